@@ -1,0 +1,39 @@
+"""The verb `eval`: accuracy of a model or of a run's checkpoint on the held-out split. Starts no learner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rlvr.actors.reward import RewardPool
+from rlvr.actors.rollout import RolloutPool
+from rlvr.concurrency import all_of
+from rlvr.config import Config
+from rlvr.driver.evaluation import Evaluator
+from rlvr.driver.prompts import with_token_ids
+from rlvr.errors import DataError
+from rlvr.launch.run import Scene, execute, prepare
+from rlvr.tracking.run_folder import resolve_checkpoint
+
+
+def main(config: Config, name: str) -> int:
+    """Evaluate as configured. Returns the exit code."""
+    if config.eval.checkpoint:
+        checkpoint = resolve_checkpoint(Path(config.eval.checkpoint))
+        config = replace(config, model=replace(config.model, path=str(checkpoint)))
+    return execute(config, f"eval-{name}", "eval", _evaluate)
+
+
+async def _evaluate(scene: Scene) -> None:
+    config = scene.config
+    material = prepare(scene, config.model.path)
+    prompts = material.test[: config.eval.problems] if config.eval.problems else material.test
+    if not prompts:
+        raise DataError(f"task {config.task.name} has no held-out prompt left")
+    rollout = RolloutPool(config, str(material.model_folder), scene.namespace, scene.env)
+    reward = RewardPool(config, scene.namespace, scene.env)
+    scene.closers += [rollout.close, reward.close]
+    scene.tracker.phase(f"starting {config.rollout.engines} engine(s), {config.reward.workers} reward worker(s)")
+    await all_of([rollout.start(), reward.start()])
+    encoded = [with_token_ids(prompt, material.encode) for prompt in prompts]
+    await Evaluator(config, encoded, material.task.stop, rollout, reward, scene.tracker).evaluate(step=0)
