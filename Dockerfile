@@ -12,13 +12,12 @@ FROM ${BASE}
 ARG TARGET=cpu
 ENV DEBIAN_FRONTEND=noninteractive PYTHONUNBUFFERED=1
 
-# Python's headers and a C++ compiler: DeepSpeed compiles its operators, here and now rather than in the first run.
+# Python's headers and a C++ compiler: on a CPU, vLLM's sampler compiles a few functions when it first runs.
 RUN apt-get update \
     && apt-get install --no-install-recommends -y build-essential ca-certificates make python3 python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/*
 
-# Operators are compiled into a folder that any user of the image can read.
-ENV TORCH_EXTENSIONS_DIR=/opt/rlvr/torch_extensions PIP_NO_CACHE_DIR=1
+ENV PIP_NO_CACHE_DIR=1
 WORKDIR /opt/rlvr
 
 # First what changes seldom, so that a change of the code does not install everything anew.

@@ -33,7 +33,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:
 	@sed -n '1,/^SHELL/{/^#/s/^# \{0,1\}//p}' Makefile
 
-install: $(DONE)/operators-$(TARGET)
+install: $(DONE)/package-$(TARGET)
 
 run: install
 	@exec $(BIN)/python -m rlvr.launch conf=$(CONF) $(ARGS)
@@ -83,15 +83,8 @@ $(DONE)/dev: requirements/dev.txt $(DONE)/torch
 	@$(PIP) install --no-deps -r requirements/dev.txt
 	touch $@
 
-$(DONE)/package: pyproject.toml rlvr/__init__.py $(DONE)/$(TARGET)
+$(DONE)/package-$(TARGET): pyproject.toml rlvr/__init__.py $(DONE)/$(TARGET)
 	@$(PIP) install --no-deps --no-build-isolation -e .
-	touch $@
-
-$(DONE)/operators-cpu: launch/prebuild.py $(DONE)/package
-	@echo "Building DeepSpeed's operators for this CPU, about a minute the first time."
-	$(BIN)/python -m rlvr.launch.prebuild
-	touch $@
-
-$(DONE)/operators-gpu: $(DONE)/package
-	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.version.cuda and "torch is a build without CUDA: let pip find the CUDA build, then make clean and install again")'
+	if [ $(TARGET) = gpu ]; then $(BIN)/python -c 'import sys, torch; sys.exit(None if torch.version.cuda else \
+	"torch is a build without CUDA: let pip find the CUDA build, then make clean and install again")'; fi
 	touch $@

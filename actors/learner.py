@@ -19,6 +19,7 @@ import ray
 from rlvr.actors import remote
 from rlvr.actors.devices import actor_device, thread_environment
 from rlvr.actors.trainable import Feed, lay_out, trainables
+from rlvr.concurrency import all_of
 from rlvr.config import Config
 from rlvr.errors import InfrastructureError, RlvrError, TrainingError
 from rlvr.grpo.aggregation import normaliser
@@ -264,12 +265,10 @@ class LearnerPool:
             )
 
     async def _call(self, rank: int, reference: Any, seconds: float, what: str) -> Any:
-        return await remote.call(
-            reference, seconds=seconds, waiter="the driver", awaited=self._names[rank], what=what
-        )
+        return await remote.call(reference, seconds=seconds, waiter="the driver", awaited=self._names[rank], what=what)
 
     async def _everywhere(self, what: str, seconds: float, call: Callable[[Any], Any]) -> list[Any]:
         """The same call to all ranks at once, since each may be a collective. The first failure is raised."""
-        return await asyncio.gather(
-            *(self._call(rank, call(actor), seconds, what) for rank, actor in enumerate(self._actors))
-        )
+        if not self._actors:
+            raise InfrastructureError("the learner has not been started, or was closed")
+        return await all_of([self._call(rank, call(actor), seconds, what) for rank, actor in enumerate(self._actors)])

@@ -5,15 +5,16 @@ Works in one process as well as among the ranks of a process group. Must not kno
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import socket
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 from rlvr.actors import zero
 from rlvr.actors.trainable import MicroBatch
@@ -26,8 +27,6 @@ from rlvr.grpo.statistics import StepSums, token_sums
 from rlvr.policy.logprobs import SampledFrom
 from rlvr.policy.model import Policy, load_policy
 from rlvr.records import WeightUpdate
-
-logger = logging.getLogger(__name__)
 
 #: Files of a model folder that hold weights, or say where they are: everything else is copied into a checkpoint.
 _WEIGHT_FILES = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".index.json", ".partial")
@@ -49,8 +48,11 @@ class Learner:
             listener = zero.open_store_socket()
             port = listener.getsockname()[1]
         learner = self._config.learner
-        if self._device == "cpu" and learner.threads:
-            torch.set_num_threads(learner.threads)
+        # DeepSpeed and PyTorch announce the future of their own calls to each other; nobody here can act on it.
+        warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
+        disable_progress_bar()
+        if self._device == "cpu":
+            torch.set_num_threads(learner.threads or max(1, len(os.sched_getaffinity(0)) // world))
         zero.join(rank, world, port, listener, self._device, learner.step_timeout_s)
         self._policy = load_policy(
             self._folder,

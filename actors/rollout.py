@@ -1,33 +1,30 @@
-"""Rollout actors, each holding one engine, and the pool through which the driver has prompts completed.
+"""The pool of rollout actors, through which the driver has prompts completed and engines follow the weights.
 
-The pool sends a prompt to the least loaded engine, and elsewhere when that one fails. Failures are classified
-in the actor, where the information is. Must not know what the completions are used for.
+It sends a prompt to the least loaded engine, and elsewhere when that one fails. Must not know what the
+completions are used for.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import hashlib
 import itertools
 import logging
-import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import ray
 
 from rlvr.actors import remote
+from rlvr.actors.rollout_actor import RolloutActor
 from rlvr.config import Config
 from rlvr.engine.dispatch import Dispatcher
-from rlvr.engine.factory import Place, make_engine
-from rlvr.engine.protocol import Engine
+from rlvr.engine.factory import Place
 from rlvr.errors import ConfigError, DataError, InfrastructureError, RlvrError
 from rlvr.records import Completion, Prompt, Sampling, WeightUpdate
 
 log = logging.getLogger(__name__)
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _CLOSE_TIMEOUT_S = 30.0
 #: A weight update has this many phases, each with its own deadline inside the engine.
@@ -36,79 +33,14 @@ _SYNC_PHASES = 7
 _MARGIN_S = 15.0
 
 
-def classified(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Let only members of the failure taxonomy leave the actor. Anything else is a fault of this machine."""
+def prompt_seed(seed: int, prompt_id: str) -> int:
+    """A 62-bit seed of this prompt's own.
 
-    @functools.wraps(method)
-    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await method(*args, **kwargs)
-        except RlvrError:
-            raise
-        except Exception as error:
-            log.exception("%s failed", method.__qualname__)
-            raise InfrastructureError(f"{method.__qualname__} failed: {type(error).__name__}: {error}") from None
-
-    return wrapper
-
-
-@ray.remote(num_cpus=0, max_restarts=0)
-class RolloutActor:
-    """One engine on one host."""
-
-    def __init__(self, config: Config, model_folder: str, name: str) -> None:
-        self._config = config
-        self._model_folder = model_folder
-        self._name = name
-        self._engine: Engine | None = None
-
-    async def node(self) -> str:
-        """Id of the node that this actor was placed on."""
-        return str(ray.get_runtime_context().get_node_id())
-
-    async def pid(self) -> int:
-        """Id of this process, on its node."""
-        return os.getpid()
-
-    @classified
-    async def start(self, place: Place) -> None:
-        """Load the model. Raises UserError, InfrastructureError."""
-        self._engine = make_engine(self._config, self._model_folder, place)
-        await self._engine.start()
-
-    @classified
-    async def generate(self, request_id: str, token_ids: Sequence[int], sampling: Sampling, n: int) -> list[Completion]:
-        """n completions of a prompt, within `rollout.request_timeout_s`."""
-        seconds = self._config.rollout.request_timeout_s
-        try:
-            # Here as well as in the driver: only here does running out of time end the work.
-            async with asyncio.timeout(seconds):
-                return await self._running().generate(request_id, token_ids, sampling, n)
-        except TimeoutError:
-            raise InfrastructureError(
-                f"{self._name} did not finish {request_id} within {seconds:.0f} s (rollout.request_timeout_s)"
-            ) from None
-
-    @classified
-    async def update_weights(self, update: WeightUpdate) -> int:
-        """Load a version of the weights that lies on this host; the version served afterwards."""
-        return await self._running().update_weights(update)
-
-    async def healthy(self) -> bool:
-        """Whether the engine can serve requests."""
-        return self._engine is not None and self._engine.healthy
-
-    @classified
-    async def close(self) -> None:
-        """End the engine and its processes."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.close()
-
-    def _running(self) -> Engine:
-        if self._engine is None:
-            raise InfrastructureError(f"{self._name} has not been started")
-        return self._engine
+    Completion i of a group is sampled with seed + i, so two prompts with equal or neighbouring seeds would be
+    sampled with the same noise: a model that is not sure of itself then writes the same completions for both.
+    """
+    digest = hashlib.blake2b(f"{seed}/{prompt_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 2
 
 
 class RolloutPool:
@@ -126,6 +58,7 @@ class RolloutPool:
         self._actors: dict[str, Any] = {}
         self._changed = asyncio.Condition()
         self._requests = itertools.count()
+        self._closed = False
 
     @property
     def simulated(self) -> bool:
@@ -171,12 +104,16 @@ class RolloutPool:
         """
         if prompt.token_ids is None:
             raise DataError(f"prompt {prompt.id} has no token ids")
+        if sampling.seed is not None:
+            sampling = replace(sampling, seed=prompt_seed(sampling.seed, prompt.id))
         failed: list[str] = []
         while True:
             name = await self._acquire(failed)
             try:
                 return await self._complete(name, prompt, prompt.token_ids, sampling, n)
             except InfrastructureError as error:
+                if self._closed:
+                    raise  # nobody is waiting for it any more, and there is nowhere to send it
                 failed.append(name)
                 await self._examine(name, error)
                 if len(failed) > self._config.rollout.max_retries:
@@ -212,6 +149,7 @@ class RolloutPool:
 
     async def close(self) -> None:
         """End the actors, their engines and the engines' processes. What is gone already is fine."""
+        self._closed = True
         actors, self._actors = self._actors, {}
         results = await asyncio.gather(
             *(
@@ -273,7 +211,8 @@ class RolloutPool:
     ) -> list[Completion]:
         request_id = f"{prompt.id}/{next(self._requests)}"
         if name not in self._actors:
-            raise InfrastructureError(f"{name} is not running")
+            state = "closed" if self._closed else "not running"
+            raise InfrastructureError(f"prompt {prompt.id} cannot be completed: {name} is {state}")
         completions: list[Completion] = await remote.call(
             self._actors[name].generate.remote(request_id, token_ids, sampling, n),
             seconds=self._config.rollout.request_timeout_s + _MARGIN_S,

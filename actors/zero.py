@@ -68,6 +68,9 @@ def join(rank: int, world: int, port: int, listener: socket.socket | None, devic
 
     PyTorch's own rendezvous would listen on every interface, without authentication.
     """
+    # Gloo and NCCL would otherwise listen on the machine's outward address; all ranks are on this machine.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     # What DeepSpeed asks for. Ray shows each actor its own GPU only, so that is number 0 for every rank.
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK="0")
     timeout = timedelta(seconds=timeout_s)
@@ -90,6 +93,8 @@ class ZeroEngine:
 
     def __init__(self, module: torch.nn.Module, config: LearnerConfig, dtype: str, device: str) -> None:
         """Raises ConfigError for a combination that DeepSpeed cannot compute exactly."""
+        # Read at import; without it a learner on the CPU of a GPU machine would get the GPU.
+        os.environ.setdefault("DS_ACCELERATOR", device)
         import deepspeed
 
         _without_compiling(deepspeed)
@@ -99,6 +104,9 @@ class ZeroEngine:
                 "Use learner.zero_stage=1, which keeps them in float32"
             )
         deepspeed.utils.logging.set_log_level_from_string("warning", deepspeed.utils.logger)
+        if NormalisedAdamW not in deepspeed.runtime.zero.utils.ZERO_SUPPORTED_OPTIMIZERS:
+            # It steps on whatever flat partition it is given, as the AdamW that is on the list does.
+            deepspeed.runtime.zero.utils.ZERO_SUPPORTED_OPTIMIZERS.append(NormalisedAdamW)
         self.stage = config.zero_stage
         self.device = torch.device(device)
         self.world = torch.distributed.get_world_size()
@@ -176,7 +184,6 @@ def _deepspeed_config(stage: int, dtype: str, world: int) -> dict[str, Any]:
         # The caller decides when a step is complete, after any number of backward passes.
         "managed_gradient_accumulation": False,
         "gradient_clipping": 0.0,
-        "zero_allow_untested_optimizer": True,
         "steps_per_print": None,
         "zero_optimization": {
             "stage": stage,

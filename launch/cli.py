@@ -132,7 +132,7 @@ def _prepare_environment() -> None:
     """Let a run find what lies beside it, however it was started."""
     scripts = str(Path(sys.executable).parent)
     if shutil.which("ninja") is None and scripts not in os.environ.get("PATH", "").split(os.pathsep):
-        # An interpreter used without activating its environment: DeepSpeed looks for ninja on the PATH.
+        # An interpreter used without activating its environment: libraries that compile look for ninja on the PATH.
         os.environ["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)])
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:

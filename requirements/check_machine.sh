@@ -24,11 +24,12 @@ else
         problems+=("$python cannot make virtual environments: install its venv module (Debian, Ubuntu: python3-venv)")
     header=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include") + "/Python.h")')
     [[ -e "$header" ]] ||
-        problems+=("$header is missing, DeepSpeed's operators need it: install Python's headers (Debian, Ubuntu: python3-dev)")
+        problems+=("$header is missing, vLLM compiles against it: install Python's headers (Debian, Ubuntu: python3-dev)")
 fi
 
-command -v "${CC:-cc}" >/dev/null || problems+=("no C compiler (${CC:-cc}): install one (Debian, Ubuntu: build-essential)")
-command -v "${CXX:-c++}" >/dev/null || problems+=("no C++ compiler (${CXX:-c++}): install g++ (Debian, Ubuntu: build-essential)")
+# torch compiles a few functions of vLLM's sampler when they first run.
+command -v "${CXX:-g++}" >/dev/null ||
+    problems+=("no C++ compiler (${CXX:-g++}): install g++ (Debian, Ubuntu: build-essential), or name yours in CXX")
 
 if ((${#problems[@]})); then
     echo "This machine is not ready:" >&2

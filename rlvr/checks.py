@@ -62,7 +62,9 @@ AT_MOST: dict[str, float] = {
 BELOW: dict[str, float] = {"algorithm.clip_low": 1, "learner.beta1": 1, "learner.beta2": 1}
 
 #: (ZeRO stage, model.dtype) that the learner cannot run, with the reason.
-UNSUPPORTED_ZERO: dict[tuple[int, str], str] = {}
+UNSUPPORTED_ZERO: dict[tuple[int, str], str] = {
+    (0, "bfloat16"): "DeepSpeed adds up gradients in bfloat16 there; take learner.zero_stage=1, which keeps float32",
+}
 
 _MODULE_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 

@@ -68,7 +68,14 @@ def _float(dumper: _Dumper, value: float) -> yaml.ScalarNode:
     return dumper.represent_scalar(_TAG + "float", repr(value))
 
 
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    # PyYAML takes these for printable, writes them as they are, and reads them back as line breaks.
+    quoted = any(character in "\x85\u2028\u2029" for character in value)
+    return dumper.represent_scalar(_TAG + "str", value, style='"' if quoted else None)
+
+
 _Dumper.add_representer(float, _float)
+_Dumper.add_representer(str, _text)
 
 
 def dump(value: Any, *, flow: bool = False) -> str:

@@ -11,24 +11,20 @@ import logging
 import os
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
-from rlvr.engine import cpu, processes, quiet_wait, weight_transfer
+from rlvr.engine import cpu, processes, quiet_wait, vllm_request, weight_transfer
 from rlvr.engine.update_file import verify
-from rlvr.errors import DataError, DeadlineError, InfrastructureError, RlvrError, TrainingError, UserError
-from rlvr.records import Completion, FinishReason, Sampling, WeightUpdate
+from rlvr.errors import DataError, DeadlineError, InfrastructureError, RlvrError, UserError
+from rlvr.records import Completion, Sampling, WeightUpdate
 
 if TYPE_CHECKING:
-    from vllm.outputs import CompletionOutput
     from vllm.v1.engine.async_llm import AsyncLLM
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-#: What finish_reason of vLLM means to us; anything else (abort, error) is not a finished completion.
-_FINISHED = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 #: How long vLLM's processes may take to end after they were told to, before they are killed.
 _SHUTDOWN_S = 10.0
 
@@ -81,6 +77,7 @@ class VllmEngine:
         self._broken: asyncio.Future[None] | None = None
         """Resolved with the reason as its exception once the engine must not be used any more."""
         self._children: list[processes.Child] = []
+        self._shared_memory: list[Path] = []
 
     @property
     def processes(self) -> list[int]:
@@ -120,6 +117,9 @@ class VllmEngine:
             ) from error
         finally:
             self._children = [child for child in processes.children() if child.pid not in before]
+        # 400 MB of message queues, which would outlive a process that is killed.
+        self._shared_memory = processes.shared_memory(self._children)
+        processes.forget_names(self._shared_memory)
 
     async def generate(self, request_id: str, token_ids: Sequence[int], sampling: Sampling, n: int) -> list[Completion]:
         """n completions of the prompt. With a seed they are reproducible, and differ from one another.
@@ -128,7 +128,7 @@ class VllmEngine:
         InfrastructureError when the engine is gone.
         """
         llm = self._running()
-        self._check_request(token_ids, sampling, n)
+        vllm_request.check(token_ids, sampling, n, max_length=self._max_length, vocab_size=self._vocab_size)
         task = asyncio.ensure_future(self._collect(llm, request_id, token_ids, sampling, n))
         awaited: set[asyncio.Future[Any]] = {task, self._broken_future()}
         try:
@@ -168,9 +168,11 @@ class VllmEngine:
             if (reader := llm.output_handler) is not None:
                 reader.cancel()  # else it takes the end of the engine process for a crash, and logs a traceback
                 await asyncio.wait({reader})
-            await asyncio.to_thread(llm.shutdown, timeout=_SHUTDOWN_S)
+            with processes.names_in_place(self._shared_memory):
+                await asyncio.to_thread(llm.shutdown, timeout=_SHUTDOWN_S)
+                await asyncio.to_thread(processes.end, self._children, _SHUTDOWN_S)
         await asyncio.to_thread(processes.end, self._children, _SHUTDOWN_S)
-        self._children = []
+        self._children, self._shared_memory = [], []
 
     # --- starting -------------------------------------------------------------------------------------
 
@@ -205,6 +207,10 @@ class VllmEngine:
             if options.device == "cpu"
             else {"gpu_memory_utilization": options.gpu_memory_share}
         )
+        if options.device == "cpu":
+            # A prompt cut in two makes vLLM rewind the request's random generator, which CPU generators cannot: the
+            # engine dies ("CPU Generator does not use offset"). Whole prompts only.
+            memory["enable_chunked_prefill"] = False
         arguments = AsyncEngineArgs(
             model=options.model_folder,
             dtype=options.dtype,
@@ -240,45 +246,16 @@ class VllmEngine:
 
     # --- generating -----------------------------------------------------------------------------------
 
-    def _check_request(self, token_ids: Sequence[int], sampling: Sampling, n: int) -> None:
-        if not token_ids:
-            raise DataError("the prompt is empty: it has no tokens")
-        total = len(token_ids) + sampling.max_new_tokens
-        if total > self._max_length:
-            raise DataError(
-                f"a prompt of {len(token_ids)} tokens and max_new_tokens={sampling.max_new_tokens} do not fit into "
-                f"the {self._max_length} tokens of the model. Shorten the prompt (task.few_shot.k) or raise "
-                "model.max_length"
-            )
-        if not 0 <= min(token_ids) <= max(token_ids) < self._vocab_size:
-            raise DataError(f"the prompt has token ids outside of the model's vocabulary of {self._vocab_size}")
-        if n < 1 or sampling.max_new_tokens < 1 or sampling.temperature < 0:
-            raise UserError(f"cannot sample {n} completions with {sampling}")
-        if sampling.temperature == 0 and n != 1:
-            raise UserError(f"{n} greedy completions of a prompt are all the same: use temperature > 0, or one")
-
     async def _collect(
         self, llm: AsyncLLM, request_id: str, token_ids: Sequence[int], sampling: Sampling, n: int
     ) -> list[Completion]:
-        from vllm import SamplingParams, TokensPrompt
+        from vllm import TokensPrompt
         from vllm.exceptions import VLLMClientError
-        from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         name = self._options.name
         try:
-            parameters = SamplingParams(
-                n=n,
-                temperature=sampling.temperature,
-                top_p=sampling.top_p,
-                top_k=sampling.top_k,
-                max_tokens=sampling.max_new_tokens,
-                stop=list(sampling.stop),
-                seed=sampling.seed,  # completion i of the group uses seed + i
-                logprobs=0,
-                flat_logprobs=True,
-                output_kind=RequestOutputKind.FINAL_ONLY,
-            )
+            parameters = vllm_request.sampling_parameters(sampling, n)
             prompt = TokensPrompt(prompt_token_ids=list(token_ids))
             final = None
             async for output in llm.generate(prompt, parameters, request_id):
@@ -293,31 +270,7 @@ class VllmEngine:
             raise InfrastructureError(f"{name}: vLLM failed on {request_id}: {reason!r}") from error
         if final is None or len(final.outputs) != n:
             raise InfrastructureError(f"{name}: vLLM returned no complete group for {request_id}")
-        return [self._completion(request_id, output) for output in final.outputs]
-
-    def _completion(self, request_id: str, output: CompletionOutput) -> Completion:
-        name = self._options.name
-        reason = _FINISHED.get(output.finish_reason or "")
-        if reason is None:
-            raise InfrastructureError(f"{name}: {request_id} ended with {output.finish_reason!r}, unfinished")
-        flat: Any = output.logprobs
-        # The first entry of each position is the sampled token.
-        logprobs = np.asarray([flat.logprobs[start] for start in flat.start_indices], dtype=np.float32)
-        token_ids = tuple(output.token_ids)
-        if len(logprobs) != len(token_ids) or any(
-            flat.token_ids[start] != token for start, token in zip(flat.start_indices, token_ids, strict=True)
-        ):
-            raise InfrastructureError(f"{name}: the logprobs of {request_id} do not belong to its tokens")
-        if not np.isfinite(logprobs).all():
-            raise TrainingError(
-                f"{name}: {request_id} has logprobs that are not finite, so weight version {self._version} is broken "
-                "(learning rate too high?)"
-            )
-        spans = output.weight_versions or []
-        versions = tuple((int(span.version), span.end - span.start) for span in spans if span.end > span.start)
-        if sum(count for _, count in versions) != len(token_ids):
-            raise InfrastructureError(f"{name}: vLLM did not say which weights sampled {request_id}: {spans}")
-        return Completion(token_ids, logprobs, output.text, reason, versions)
+        return [vllm_request.completion(f"{name}: {request_id}", output) for output in final.outputs]
 
     # --- updating -------------------------------------------------------------------------------------
 

@@ -52,25 +52,22 @@ class StepSums:
         }
 
 
-def token_sums(
-    result: TokenLoss, logprobs: torch.Tensor, behaviour: torch.Tensor, weights: torch.Tensor
-) -> StepSums:
+def token_sums(result: TokenLoss, logprobs: torch.Tensor, behaviour: torch.Tensor, weights: torch.Tensor) -> StepSums:
     """Totals over some tokens, all of them of judged completions; every argument is [T]."""
     with torch.no_grad():
         gap = (logprobs.detach() - behaviour).abs()
-        sums = torch.stack(
-            [
-                # float64: over the tokens of a large step, float32 sums lose the digits that tests compare.
-                value.double().sum()
-                for value in (
-                    result.loss.detach() * weights,
-                    result.kl,
-                    result.ratio,
-                    result.clipped_low,
-                    result.clipped_high,
-                    gap,
-                )
-            ]
-        ).tolist()
+        columns = {
+            "loss": result.loss.detach() * weights,
+            "kl": result.kl,
+            "ratio": result.ratio,
+            "clipped_low": result.clipped_low,
+            "clipped_high": result.clipped_high,
+            "gap": gap,
+        }
+        # float64: over the tokens of a large step, float32 sums lose the digits that tests compare.
+        sums = torch.stack([column.double().sum() for column in columns.values()]).tolist()
         gap_max = float(gap.max()) if gap.numel() else 0.0
-    return StepSums(*sums, gap_max=gap_max, tokens=gap.numel())
+    totals = StepSums(gap_max=gap_max, tokens=gap.numel())
+    for name, value in zip(columns, sums, strict=True):
+        setattr(totals, name, value)
+    return totals

@@ -70,7 +70,25 @@ class _LeanRMSNorm:
 class _LeanSwiGLU:
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         module: Any = self
-        return module.down_proj(_SwiGLU.apply(module.gate_proj(x), module.up_proj(x)))
+        gate, up = module.gate_proj(x), module.up_proj(x)
+        product = _SwiGLU.apply(gate, up)
+        if not product.requires_grad:
+            return module.down_proj(product)
+        # down_proj would keep the product, as large as gate and up, which are kept anyway: make it again instead.
+        kept = (gate.detach(), up.detach())
+        address, count = product.data_ptr(), product.numel()
+
+        def pack(tensor: torch.Tensor) -> Any:
+            is_product = tensor.data_ptr() == address and tensor.numel() == count and tensor.is_contiguous()
+            return tensor.shape if is_product else tensor
+
+        def unpack(packed: Any) -> torch.Tensor:
+            if isinstance(packed, torch.Tensor):
+                return packed
+            return nn.functional.silu(kept[0]).mul_(kept[1]).view(packed)
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            return module.down_proj(product)
 
 
 class _RMSNorm(torch.autograd.Function):

@@ -147,4 +147,3 @@ def _chunked(
         None if grad_bias is None or bias is None else grad_bias.to(bias.dtype),
     )
     return logprobs, total, grads
-

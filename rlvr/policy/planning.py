@@ -43,7 +43,7 @@ def common_prefix_length(prompts: Sequence[Sequence[int]]) -> int:
         return 0
     limit = min(len(prompt) for prompt in prompts) - 1
     # The lexicographic extremes differ first where any two differ first.
-    low, high = min(prompts), max(prompts)
+    low, high = min(map(tuple, prompts)), max(map(tuple, prompts))
     length = 0
     while length < limit and low[length] == high[length]:
         length += 1

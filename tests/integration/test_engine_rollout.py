@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 
 from rlvr.actors.rollout import RolloutPool
 from rlvr.config import Config, ModelConfig
-from rlvr.engine import update_file
+from rlvr.engine import processes, update_file
 from rlvr.errors import ConfigError, DataError, InfrastructureError, TrainingError
 from rlvr.records import Prompt, Sampling, WeightUpdate
 from tests.tiny import make_model
@@ -147,11 +147,12 @@ async def test_death_of_one_engine_costs_no_prompt_and_of_all_is_an_error(pool: 
     long = Sampling(temperature=1.0, max_new_tokens=200, seed=1)
     running = [asyncio.create_task(pool.generate(PROMPT, long, 4)) for _ in range(4)]
     await asyncio.sleep(1.0)
-    children = vllm_processes()
     pid = await ray.get_actor("rollout-0", NAMESPACE).pid.remote()
     below = [process.pid for process in psutil.Process(pid).children(recursive=True)]
     assert len(below) >= 2
-    assert set(below) < set(children)
+    # Nothing of it can stay in shared memory, because nothing there has a name any more.
+    assert any("/dev/shm/psm_" in Path(f"/proc/{child}/maps").read_text() for child in below)
+    assert processes.shared_memory([processes.Child(child, 0.0) for child in below]) == []
     os.kill(pid, signal.SIGKILL)
     groups = await asyncio.gather(*running)
     assert [len(group) for group in groups] == [4] * 4
@@ -176,7 +177,7 @@ async def test_a_gpu_asked_for_where_there_is_none_is_refused_at_once(cluster: N
 
 
 async def test_a_simulated_pool_completes_prompts_and_follows_updates(cluster: None, folder: Path) -> None:
-    pool = RolloutPool(make_config(folder, engines=2, engine="simulated"), str(folder), NAMESPACE, env={})
+    pool = RolloutPool(make_config(folder, engines=2, engine="simulated"), str(folder), "test-simulated", env={})
     try:
         await pool.start()
         assert pool.simulated
@@ -186,3 +187,5 @@ async def test_a_simulated_pool_completes_prompts_and_follows_updates(cluster: N
         assert {version for group in groups for c in group for version, _ in c.weight_versions} == {3}
     finally:
         await pool.close()
+    with pytest.raises(InfrastructureError, match="closed"):
+        await pool.generate(PROMPT, SAMPLING, 1)

@@ -20,7 +20,7 @@ import pytest_asyncio
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from rlvr.engine import update_file, weight_transfer
+from rlvr.engine import quiet_wait, update_file, weight_transfer
 from rlvr.engine.vllm import VllmEngine, VllmOptions
 from rlvr.errors import DataError, InfrastructureError, TrainingError, UserError
 from rlvr.records import Completion, FinishReason, Sampling, WeightUpdate
@@ -86,10 +86,12 @@ async def open_pair(folder: Path, architecture: str, tied: bool, dtype: str) -> 
         await engine.start()
         yield Pair(engine, model, folder, updates, dtype)
     finally:
-        children = engine.processes
+        children, names = engine.processes, engine._shared_memory
         await engine.close()
         update_file.close_folder(updates)
     assert children
+    assert names
+    assert not [path for path in names if path.exists()], "close() left shared memory behind"
     assert not [pid for pid in children if psutil.pid_exists(pid)], "close() left processes behind"
 
 
@@ -192,6 +194,17 @@ async def test_the_completions_of_a_group_differ_and_a_seed_reproduces_them(pair
     assert [c.token_ids for c in first] == [c.token_ids for c in second]
 
 
+async def test_seeded_prompts_that_exceed_one_batch_are_all_completed(pair: Pair) -> None:
+    prompts = [tuple(3 + (7 * number + place) % 300 for place in range(400)) for number in range(24)]
+    sampling = Sampling(temperature=1.0, max_new_tokens=2, seed=5)
+    groups = await asyncio.gather(
+        *(pair.engine.generate(f"long {number}", prompt, sampling, 2) for number, prompt in enumerate(prompts))
+    )
+    for prompt, group in zip(prompts, groups, strict=True):
+        for completion in group:
+            np.testing.assert_allclose(pair.logprobs(prompt, completion), completion.logprobs, atol=1e-3)
+
+
 async def test_a_stop_string_ends_the_text_but_every_sampled_token_is_kept(pair: Pair) -> None:
     tokenizer = AutoTokenizer.from_pretrained(pair.folder)
     (free,) = await pair.engine.generate("free", PROMPT, SAMPLING, 1)
@@ -267,9 +280,14 @@ def _request(update: WeightUpdate) -> object:
     return WeightTransferUpdateRequest(update_info={"path": update.path, "version": update.version})
 
 
-async def test_registering_the_plugin_twice_is_harmless() -> None:
+async def test_registering_the_plugin_twice_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.distributed.device_communicators.shm_broadcast import SpinCondition
+
+    monkeypatch.setenv(quiet_wait.VARIABLE, "1")
     weight_transfer.register()
+    patched = SpinCondition.wait
     weight_transfer.register()
+    assert SpinCondition.wait is patched
     weight_transfer.check_installed()
 
 

@@ -1,4 +1,4 @@
-"""The package as others get it: a wheel and an sdist, installed into an empty environment, used outside the checkout."""
+"""The package as others get it: a wheel and an sdist, in an empty environment, used outside the checkout."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_wheel_holds_every_module_and_configuration_once_under_the_package(b
     for folder in ("rlvr", "actors", "conf", "launch"):
         for path in (source / folder).rglob("*"):
             if path.suffix in (".py", ".yaml") and not path.is_symlink():
-                name = path.relative_to(source if folder == "rlvr" else source).as_posix()
+                name = path.relative_to(source).as_posix()
                 assert (name if folder == "rlvr" else f"rlvr/{name}") in held, name
     top = {name.split("/")[0] for name in held}
     assert {name for name in top if not name.endswith(".dist-info")} == {"rlvr"}

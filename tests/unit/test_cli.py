@@ -144,9 +144,7 @@ def test_both_ways_to_start_answer_alike_and_load_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    module = subprocess.run(
-        [sys.executable, "-m", "rlvr.launch", "config"], capture_output=True, text=True, timeout=60
-    )
+    module = subprocess.run([sys.executable, "-m", "rlvr.launch", "config"], capture_output=True, text=True, timeout=60)
     assert module.returncode == 0
     assert module.stdout and done.stdout.startswith(module.stdout)
 

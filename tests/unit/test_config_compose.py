@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlvr import schema
@@ -322,6 +322,7 @@ trees = st.recursive(
 
 
 @given(trees)
+@example({"a\x85b": "\u2028 c\u2029", "\x85": "\ufeff\x00"})
 def test_yaml_is_read_back_as_it_was_written(value):
     for flow in (False, True):
         assert _load(dump([value], flow=flow)) == [value]

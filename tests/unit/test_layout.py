@@ -16,14 +16,26 @@ ROOT = Path(__file__).resolve().parents[2]
 STACK = {"torch", "ray", "vllm", "transformers", "deepspeed", "datasets", "wandb", "matplotlib"}
 
 #: Lowest first. A module may import its own layer's base modules and anything lower.
-BASE = {"records", "errors", "config", "schema", "yaml12", "sources", "checks", "describe", "compose", "concurrency", "hub"}
+BASE = {
+    "records",
+    "errors",
+    "config",
+    "schema",
+    "yaml12",
+    "sources",
+    "checks",
+    "describe",
+    "compose",
+    "concurrency",
+    "hub",
+}
 PARTS = {"tasks", "rewards", "grpo", "policy", "engine", "models", "tracking"}
 #: Third-party imports at module level that only these packages may have.
 MAY_IMPORT = {
     "ray": ("rlvr.actors", "rlvr.launch.cluster"),
     "vllm": ("rlvr.engine",),
-    "deepspeed": ("rlvr.actors.", "rlvr.policy", "rlvr.launch.prebuild"),
-    "torch": ("rlvr.grpo", "rlvr.policy", "rlvr.engine", "rlvr.models", "rlvr.actors", "rlvr.launch.prebuild"),
+    "deepspeed": ("rlvr.actors.", "rlvr.policy"),
+    "torch": ("rlvr.grpo", "rlvr.policy", "rlvr.engine", "rlvr.models", "rlvr.actors"),
 }
 
 
