@@ -32,7 +32,8 @@ def start(cluster: ClusterConfig, namespace: str) -> RayCluster:
     A cluster started here listens on loopback, ends with this process, and kills the process groups of
     actors that die, so that an engine's children never outlive it.
     """
-    os.environ["RAY_process_group_cleanup_enabled"] = "true"  # read by the raylet, so before ray starts
+    # Read by the raylet, so before it starts. Ray spells it like this.
+    os.environ["RAY_process_group_cleanup_enabled"] = "true"  # noqa: SIM112
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # actors without GPUs: leave the variable alone
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)  # it warns that authentication is on
@@ -49,7 +50,9 @@ def start(cluster: ClusterConfig, namespace: str) -> RayCluster:
                 object_store_memory=OBJECT_STORE_BYTES,
                 include_dashboard=cluster.dashboard,
                 dashboard_host=cluster.dashboard_host,
-                dashboard_port=_free_port(cluster.dashboard_host, cluster.dashboard_port) if cluster.dashboard else None,
+                dashboard_port=_free_port(cluster.dashboard_host, cluster.dashboard_port)
+                if cluster.dashboard
+                else None,
                 _node_ip_address="127.0.0.1",
                 **common,
             )

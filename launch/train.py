@@ -69,6 +69,10 @@ def _held_out(config: Config, material: Material) -> list[Prompt]:
 async def _save_checkpoint(scene: Scene, learner: LearnerPool, model_folder: Path, step: int) -> None:
     """The model in Hugging Face format, complete or absent."""
     scene.tracker.phase(f"saving checkpoint of step {step}")
-    needed = 2 * sum(path.stat().st_size for path in model_folder.glob("*.safetensors"))
-    with scene.folder.checkpoint(step, bytes_needed=needed) as folder:
+    with scene.folder.checkpoint(step, bytes_needed=_weight_bytes(model_folder)) as folder:
         await learner.save(str(folder))
+
+
+def _weight_bytes(model_folder: Path) -> int:
+    """Size of a model's weights on disk; a checkpoint of it takes about as much."""
+    return sum(path.stat().st_size for path in model_folder.glob("*.safetensors"))

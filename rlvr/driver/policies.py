@@ -66,7 +66,9 @@ class RewardFailures:
                 continue
             self.unjudged += 1
             if len(self.examples) < 3:
-                evidence = "; ".join(f"{name}: {part.evidence}" for name, part in verdict.parts.items() if part.evidence)
+                evidence = "; ".join(
+                    f"{name}: {part.evidence}" for name, part in verdict.parts.items() if part.evidence
+                )
                 self.examples.append(
                     f"prompt {group.prompt.id}, {verdict.status}: {evidence or 'no evidence'} "
                     f"(reference {group.prompt.reference!r}, completion {completion.text[:120]!r})"
@@ -119,9 +121,7 @@ def seed_for(*parts: object) -> int:
 
 def mean_gap(behaviour: Sequence[Sequence[float]], own: Sequence[Sequence[float]]) -> float:
     """Mean |engine - learner| logprob over all tokens."""
-    gaps = [
-        abs(a - b) for left, right in zip(behaviour, own, strict=True) for a, b in zip(left, right, strict=True)
-    ]
+    gaps = [abs(a - b) for left, right in zip(behaviour, own, strict=True) for a, b in zip(left, right, strict=True)]
     return sum(gaps) / max(1, len(gaps))
 
 

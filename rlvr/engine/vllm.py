@@ -187,7 +187,8 @@ class VllmEngine:
             if value is not None:
                 _log.info("%s: ignoring the inherited %s=%s", self._options.name, name, value)
         cores = self._options.cores or cpu.machine_cores()
-        os.environ |= cpu.vllm_environment(cores) | {quiet_wait.VARIABLE: "1"}
+        # vLLM's sampler is compiled even when the model is not: half a minute at the first token, and it needs g++.
+        os.environ |= cpu.vllm_environment(cores) | {quiet_wait.VARIABLE: "1", "TORCH_COMPILE_DISABLE": "1"}
 
     def _build(self) -> AsyncLLM:
         from vllm.config.weight_transfer import WeightTransferConfig

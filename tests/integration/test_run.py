@@ -186,10 +186,15 @@ def test_reward_rises_beyond_chance(tiny, tmp_path):
 def test_a_signal_ends_the_run_and_leaves_nothing(tiny, tmp_path, number):
     run = tmp_path / "stopped"
     process = subprocess.Popen(
-        command(tiny, run, "run.steps=500", "eval.before=false"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command(tiny, run, "run.steps=500", "eval.before=false"),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     metrics = run / "metrics.jsonl"
-    assert wait_until(lambda: metrics.exists() and "learner/logprob_gap" in metrics.read_text(), 240), "no step was made"
+    assert wait_until(lambda: metrics.exists() and "learner/logprob_gap" in metrics.read_text(), 240), (
+        "no step was made"
+    )
     os.kill(process.pid, number)
     code = process.wait(timeout=90)
     assert wait_until(nothing_left, 30), processes_with_marker()
@@ -204,10 +209,16 @@ def test_a_signal_ends_the_run_and_leaves_nothing(tiny, tmp_path, number):
 def test_a_killed_engine_ends_the_run_with_a_reason_and_leaves_nothing(tiny, tmp_path):
     run = tmp_path / "killed"
     process = subprocess.Popen(
-        command(tiny, run, "run.steps=500", "eval.before=false"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command(tiny, run, "run.steps=500", "eval.before=false"),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     metrics = run / "metrics.jsonl"
-    assert wait_until(lambda: metrics.exists() and "learner/logprob_gap" in metrics.read_text(), 240), "no step was made"
+    assert wait_until(lambda: metrics.exists() and "learner/logprob_gap" in metrics.read_text(), 240), (
+        "no step was made"
+    )
     engines = [pid for pid in processes_with_marker() if b"EngineCore" in _cmdline(pid)]
     assert engines
     for pid in engines:

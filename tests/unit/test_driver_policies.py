@@ -24,9 +24,7 @@ def scored(*scores: float | None) -> Group:
     group = Group(id="g", prompt=Prompt(id="p/7", reference="42", text="?"), step=1)
     for score in scores:
         status = Status.VERIFIER_ERROR if score is None else Status.OK if score else Status.WRONG
-        group.completions.append(
-            Completion((5,), np.zeros(1, np.float32), "forty-two", FinishReason.STOP, ((0, 1),))
-        )
+        group.completions.append(Completion((5,), np.zeros(1, np.float32), "forty-two", FinishReason.STOP, ((0, 1),)))
         part = Part(score, 1.0, status, "division by zero" if score is None else "")
         group.verdicts.append(Verdict(score, status, {"answer": part}))
     return group

@@ -78,7 +78,9 @@ def test_nothing_is_left_after_an_orderly_end():
 
 def test_processes_of_other_runs_are_spared():
     mine, other = secrets.token_hex(6), secrets.token_hex(6)
-    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, MARKER: other})
+    bystander = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, MARKER: other}
+    )
     try:
         run = start(mine, "sleep")
         run.kill()
