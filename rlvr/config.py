@@ -82,6 +82,8 @@ class ArithmeticConfig:
     """Which operations to draw from."""
     difficulties: list[int] = field(default_factory=lambda: [1, 2])
     """Which difficulties to draw from, 1 (single digits) to 4."""
+    wordings: Literal["all", "plain", "stories"] = "all"
+    """Plain questions ("What is 3 + 4?"), stories that leave the choice of the operation to the reader, or both."""
     show_work: bool = key(False, when="task.few_shot.k > 0")
     """Exemplars show the calculation, a + b = c, before the answer."""
     train_size: int = 2048

@@ -33,6 +33,10 @@ _WORDINGS = {
         "There are {a} birds on a tree, and {b} more come. How many birds are there now?",
         "There are {a} red cars and {b} blue cars. How many cars are there?",
         "A farmer picks {a} pears in the morning and {b} in the evening. How many pears does he pick?",
+        "A baker makes {a} loaves today and made {b} yesterday. How many loaves did he make?",
+        "Ana reads {a} pages before lunch and {b} pages after it. How many pages does she read?",
+        "A bus carries {a} people, and {b} more get on. How many people are on the bus?",
+        "Luis has {a} coins, and his sister gives him {b} more. How many coins does he have now?",
     ),
     "subtract": (
         "What is {a} - {b}?",
@@ -43,6 +47,10 @@ _WORDINGS = {
         "There are {a} birds on a tree, and {b} fly away. How many birds stay?",
         "A rope is {a} meters long, and {b} meters are cut off. How many meters are left?",
         "A shop has {a} pens and sells {b} of them. How many pens are left?",
+        "A bus carries {a} people, and {b} get off. How many people stay on the bus?",
+        "Ana has {a} coins and spends {b} of them. How many coins does she have left?",
+        "Luis bakes {a} cookies, and {b} of them burn. How many cookies are good?",
+        "There are {a} eggs in a basket, and {b} break. How many eggs are whole?",
     ),
     "multiply": (
         "What is {a} * {b}?",
@@ -53,6 +61,10 @@ _WORDINGS = {
         "A ticket costs {a} dollars. How many dollars do {b} tickets cost?",
         "Tom runs {a} miles a day. How many miles does he run in {b} days?",
         "A garden has {a} rows of {b} trees. How many trees are there?",
+        "Ana reads {a} pages every day. How many pages does she read in {b} days?",
+        "A box holds {a} eggs. How many eggs do {b} boxes hold?",
+        "There are {a} cars with {b} people in each. How many people are there?",
+        "A baker sells {a} loaves every hour. How many loaves does he sell in {b} hours?",
     ),
     "divide": (
         "What is {a} / {b}?",
@@ -63,8 +75,13 @@ _WORDINGS = {
         "A rope of {a} meters is cut into {b} equal pieces. How many meters long is each piece?",
         "A garden has {a} trees in {b} equal rows. How many trees are in each row?",
         "Tom saves {a} dollars in {b} days, the same every day. How many dollars does he save a day?",
+        "A baker puts {a} loaves into {b} equal baskets. How many loaves are in each basket?",
+        "Ana reads {a} pages in {b} days, the same every day. How many pages does she read a day?",
+        "There are {a} people in {b} full buses of one size. How many people are in each bus?",
+        "{b} coins weigh {a} grams together, each the same. How many grams does one coin weigh?",
     ),
 }
+_PLAIN = 4  # so many wordings of each operation are plain questions; the rest are stories
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _COMMUTES = {"add", "multiply"}
 
@@ -122,7 +139,7 @@ def _categories(settings: ArithmeticConfig) -> list[_Category]:
 def _split(categories: list[_Category], settings: ArithmeticConfig, seed: int, *, held_out: bool) -> list[Problem]:
     """The problems of one split, taken from the categories in turn; a category that has run out is passed over."""
     name, size = ("test", settings.test_size) if held_out else ("train", settings.train_size)
-    streams = [(category, _stream(category, seed, held_out)) for category in categories]
+    streams = [(category, _stream(category, settings.wordings, seed, held_out)) for category in categories]
     problems: list[Problem] = []
     while streams and len(problems) < size:
         alive = []
@@ -141,10 +158,10 @@ def _split(categories: list[_Category], settings: ArithmeticConfig, seed: int, *
     return problems
 
 
-def _stream(category: _Category, seed: int, held_out: bool) -> Iterator[tuple[Pair, str]]:
+def _stream(category: _Category, kind: str, seed: int, held_out: bool) -> Iterator[tuple[Pair, str]]:
     """Operand pairs with a wording, without repetition: every pair once before any comes in a second wording."""
     random = Random(f"arithmetic/{seed}/{category.name}/{'test' if held_out else 'train'}")
-    wordings = _WORDINGS[category.operation]
+    wordings = _wordings(category.operation, kind)
     left, right = _ranges(category)
     if len(left) * len(right) > _ENUMERABLE:
         seen: set[Pair] = set()
@@ -163,6 +180,12 @@ def _stream(category: _Category, seed: int, held_out: bool) -> Iterator[tuple[Pa
     for turn in range(len(wordings)):
         for pair in pairs:
             yield pair, wordings[(first[pair] + turn) % len(wordings)]
+
+
+def _wordings(operation: str, kind: str) -> tuple[str, ...]:
+    """The wordings of an operation: all, plain questions, or stories."""
+    every = _WORDINGS[operation]
+    return {"all": every, "plain": every[:_PLAIN], "stories": every[_PLAIN:]}[kind]
 
 
 def _ranges(category: _Category) -> tuple[range, range]:
