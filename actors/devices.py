@@ -21,9 +21,10 @@ def actor_device(key: str, wanted: str, actors: int) -> str:
 
 
 def thread_environment(threads: int) -> dict[str, str]:
-    """Environment of an actor that computes on CPU with `threads` threads.
+    """Environment of an actor that computes on CPU with `threads` threads; Ray would leave it a single one.
 
-    Ray gives actors without CPUs a single OpenMP thread. Threads that spin while they wait would slow the engine on
-    the same cores, which takes turns with the learner.
+    How threads wait is left to OpenMP: they spin for a moment and then sleep. Sleeping at once
+    (OMP_WAIT_POLICY=passive) costs more at every one of the many small parallel regions than the spinning takes from
+    an engine on the same cores, which rests while the learner works.
     """
-    return {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "1"}
+    return {"OMP_NUM_THREADS": str(threads)}

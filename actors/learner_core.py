@@ -72,13 +72,12 @@ class Learner:
         """
         totals, not_finite = StepSums(), []
         for batch in batches:
-            sums = self._pass(batch, SampledFrom(temperature, self._config.rollout.top_k))
-            if not np.isfinite(sums.loss):
-                not_finite += [part.prompt_id for part in batch.parts]
+            sums, bad = self._pass(batch, SampledFrom(temperature, self._config.rollout.top_k))
+            not_finite += bad
             totals.add(sums)
         return totals, not_finite
 
-    def _pass(self, batch: MicroBatch, sampled: SampledFrom) -> StepSums:
+    def _pass(self, batch: MicroBatch, sampled: SampledFrom) -> tuple[StepSums, list[str]]:
         algorithm = self._config.algorithm
         policy, engine = self._running()
         packed = policy.pack(
@@ -100,6 +99,7 @@ class Learner:
                 torch.from_numpy(np.concatenate([x for part in batch.parts for x in part.reference or ()]))
             )
         totals = StepSums()
+        finite = torch.ones(len(behaviour), dtype=torch.bool, device=engine.device)
 
         def objective(logprobs: torch.Tensor, which: slice) -> torch.Tensor:
             result = token_loss(
@@ -111,6 +111,7 @@ class Learner:
                 reference=None if reference is None else reference[which],
                 kl_coef=algorithm.kl.coef,
             )
+            finite[which] = torch.isfinite(result.loss.detach())
             if not batch.silent:
                 totals.add(token_sums(result, logprobs, behaviour[which], weights[which]))
             return (result.loss * weights[which]).sum()
@@ -119,7 +120,8 @@ class Learner:
         engine.backward(total)
         totals.sequences = 0 if batch.silent else len(lengths)
         totals.computed_tokens = packed.computed_tokens
-        return totals
+        by_prompt = finite.cpu().split([sum(len(c) for c in part.completions) for part in batch.parts])
+        return totals, [part.prompt_id for part, own in zip(batch.parts, by_prompt, strict=True) if not own.all()]
 
     def step(self, normaliser: float, lr: float) -> float:
         """One optimizer step on everything fed since the last one, divided by `normaliser`; the gradient's norm.

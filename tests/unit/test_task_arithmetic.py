@@ -95,3 +95,16 @@ def test_all_mistakes_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
         build(config(operations=["add", "power"], difficulties=[0, 5], train=0))
     assert len(caught.value.problems) == 4
+
+
+def test_wordings_are_plain_questions_or_stories_or_both():
+    starts = ("What is", "Add", "Subtract", "Multiply", "Divide")
+    plain = {}
+    for kind in ("plain", "stories", "all"):
+        made = config()
+        made.task.arithmetic.wordings = kind
+        questions = [prompt.text.removeprefix("Question: ") for prompt in build(made).train]
+        plain[kind] = sum(question.startswith(starts) for question in questions) / len(questions)
+    assert plain["plain"] == 1
+    assert plain["stories"] == 0
+    assert 0 < plain["all"] < 1
