@@ -197,6 +197,8 @@ class VllmEngine:
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.async_llm import AsyncLLM
 
+        from rlvr.engine import cpu_kernels
+
         options = self._options
         if current_platform.device_type != options.device:
             raise UserError(
@@ -211,7 +213,7 @@ class VllmEngine:
         if options.device == "cpu":
             # A prompt cut in two makes vLLM rewind the request's random generator, which CPU generators cannot: the
             # engine dies ("CPU Generator does not use offset"). Whole prompts only.
-            memory["enable_chunked_prefill"] = False
+            memory |= {"enable_chunked_prefill": False, "ir_op_priority": cpu_kernels.PRIORITY}
         arguments = AsyncEngineArgs(
             model=options.model_folder,
             dtype=options.dtype,

@@ -26,9 +26,13 @@ PLUGIN_NAME = "rlvr_weight_transfer"
 
 
 def register() -> None:
-    """Prepare this process of vLLM: make the backend known, and how to wait. May be called several times."""
+    """Prepare this process of vLLM: our backend, our kernels, and how to wait. May be called several times."""
     quiet_wait.install()
     from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
+
+    from rlvr.engine import cpu_kernels
+
+    cpu_kernels.register()
 
     if BACKEND not in WeightTransferEngineFactory._registry:
         # By name, not by class: the class needs modules of vLLM that are not ready while plugins are loaded.
