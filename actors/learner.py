@@ -7,11 +7,10 @@ collective. What a rank computes is in `learner_core.py`. Must not know where gr
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 import ray
@@ -29,26 +28,7 @@ from rlvr.records import Group, WeightUpdate
 
 log = logging.getLogger(__name__)
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 _CLOSE_TIMEOUT_S = 15.0
-
-
-def classified(method: Callable[P, T]) -> Callable[P, T]:
-    """Let only members of the failure taxonomy leave the actor. Anything else is a fault of this machine."""
-
-    @functools.wraps(method)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(*args, **kwargs)
-        except RlvrError:
-            raise
-        except Exception as error:
-            log.exception("%s failed", method.__qualname__)
-            raise InfrastructureError(f"{method.__qualname__} failed: {type(error).__name__}: {error}") from None
-
-    return wrapper
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
@@ -62,7 +42,7 @@ class LearnerActor:
         self._learner = Learner(config, model_folder, device)
         self._listener: Any = None
 
-    @classified
+    @remote.classified
     def listen(self) -> int:
         """Rank 0 opens the port at which the ranks meet, and says which it is."""
         from rlvr.actors import zero
@@ -71,39 +51,39 @@ class LearnerActor:
         port: int = self._listener.getsockname()[1]
         return port
 
-    @classified
+    @remote.classified
     def start(self, port: int) -> None:
         """Join the process group and load the model. All ranks must be called together."""
         self._learner.start(self._rank, self._world, port, self._listener)
 
-    @classified
+    @remote.classified
     def feed(self, batches: Any, temperature: float) -> tuple[StepSums, list[str]]:
         """Forward and backward; see Learner.feed."""
         return self._learner.feed(batches, temperature)
 
-    @classified
+    @remote.classified
     def step(self, divisor: float, lr: float) -> float:
         """The optimizer step; the gradient's norm."""
         return self._learner.step(divisor, lr)
 
-    @classified
+    @remote.classified
     def publish(self, version: int, shm_folder: str) -> WeightUpdate | None:
         """Rank 0 writes the weights; None from the others."""
         return self._learner.publish(version, shm_folder)
 
-    @classified
+    @remote.classified
     def logprobs(
         self, prompt: Sequence[int], completions: Sequence[Sequence[int]], temperature: float
     ) -> list[np.ndarray]:
         """Logprobs under the current weights."""
         return self._learner.logprobs(prompt, completions, temperature)
 
-    @classified
+    @remote.classified
     def save(self, folder: str) -> None:
         """Rank 0 writes a Hugging Face folder."""
         self._learner.save(folder)
 
-    @classified
+    @remote.classified
     def close(self) -> None:
         """Leave the process group."""
         self._learner.close()

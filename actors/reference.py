@@ -14,7 +14,6 @@ import ray
 
 from rlvr.actors import remote
 from rlvr.actors.devices import actor_device, thread_environment
-from rlvr.actors.learner import classified
 from rlvr.config import Config
 from rlvr.errors import InfrastructureError
 from rlvr.records import Group
@@ -28,7 +27,7 @@ class ReferenceActor:
         self._config, self._folder, self._device = config, model_folder, device
         self._policy: Any = None
 
-    @classified
+    @remote.classified
     def start(self) -> None:
         """Load the model. Raises UserError, ConfigError."""
         from rlvr.policy.model import load_policy
@@ -42,7 +41,7 @@ class ReferenceActor:
         )
         self._policy.requires_grad_(False).to(self._device)
 
-    @classified
+    @remote.classified
     def score(self, group: Group, temperature: float) -> list[np.ndarray]:
         """Per completion float32 [tokens], in the group's order; empty for a completion without tokens."""
         import torch

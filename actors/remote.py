@@ -1,18 +1,58 @@
 """Calling an actor: every call has a deadline, and what comes back is a member of the failure taxonomy.
 
-Must not know what any particular actor does.
+Both ends: `classified` around the actor's methods, `call` where they are awaited. Must not know what any particular
+actor does.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any
+import functools
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import ray
 from ray import exceptions as ray_errors
 
 from rlvr.errors import DeadlineError, InfrastructureError, RlvrError
+
+log = logging.getLogger(__name__)
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def classified(method: Method) -> Method:
+    """Let only members of the failure taxonomy leave the actor. Anything else is a fault of this machine."""
+    name = method.__qualname__
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with _classifying(name):
+                return await method(*args, **kwargs)
+
+    else:
+
+        @functools.wraps(method)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with _classifying(name):
+                return method(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]  # functools.wraps keeps the signature
+
+
+@contextmanager
+def _classifying(name: str) -> Iterator[None]:
+    try:
+        yield
+    except RlvrError:
+        raise
+    except Exception as error:
+        log.exception("%s failed", name)
+        raise InfrastructureError(f"{name} failed: {type(error).__name__}: {error}") from None
 
 
 async def call(reference: Awaitable[Any], *, seconds: float, waiter: str, awaited: str, what: str) -> Any:

@@ -6,40 +6,20 @@ Must not know of other engines, nor what the completions are used for.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from typing import ParamSpec, TypeVar
+from collections.abc import Sequence
 
 import ray
 
+from rlvr.actors import remote
 from rlvr.config import Config
 from rlvr.engine.factory import Place, make_engine
 from rlvr.engine.protocol import Engine
-from rlvr.errors import InfrastructureError, RlvrError
+from rlvr.errors import InfrastructureError
 from rlvr.records import Completion, Sampling, WeightUpdate
 
 log = logging.getLogger(__name__)
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def classified(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Let only members of the failure taxonomy leave the actor. Anything else is a fault of this machine."""
-
-    @functools.wraps(method)
-    async def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await method(*args, **kwargs)
-        except RlvrError:
-            raise
-        except Exception as error:
-            log.exception("%s failed", method.__qualname__)
-            raise InfrastructureError(f"{method.__qualname__} failed: {type(error).__name__}: {error}") from None
-
-    return wrapper
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
@@ -60,13 +40,13 @@ class RolloutActor:
         """Id of this process, on its node."""
         return os.getpid()
 
-    @classified
+    @remote.classified
     async def start(self, place: Place) -> None:
         """Load the model. Raises UserError, InfrastructureError."""
         self._engine = make_engine(self._config, self._model_folder, place)
         await self._engine.start()
 
-    @classified
+    @remote.classified
     async def generate(self, request_id: str, token_ids: Sequence[int], sampling: Sampling, n: int) -> list[Completion]:
         """n completions of a prompt, within `rollout.request_timeout_s`."""
         seconds = self._config.rollout.request_timeout_s
@@ -79,7 +59,7 @@ class RolloutActor:
                 f"{self._name} did not finish {request_id} within {seconds:.0f} s (rollout.request_timeout_s)"
             ) from None
 
-    @classified
+    @remote.classified
     async def update_weights(self, update: WeightUpdate) -> int:
         """Load a version of the weights that lies on this host; the version served afterwards."""
         return await self._running().update_weights(update)
@@ -88,7 +68,7 @@ class RolloutActor:
         """Whether the engine can serve requests."""
         return self._engine is not None and self._engine.healthy
 
-    @classified
+    @remote.classified
     async def close(self) -> None:
         """End the engine and its processes."""
         engine, self._engine = self._engine, None

@@ -2,16 +2,19 @@
 
 However the run ends (success, error, Ctrl-C, SIGTERM, SIGKILL), the pipe between it and the guardian
 closes. The guardian then kills every process that carries the run's marker in its environment (Ray, actors,
-vLLM's children) and removes what they had in /dev/shm. It is the only clean-up path, so it is always tested.
+vLLM's children) and removes what they had in /dev/shm, and their temporary files. It is the only clean-up path, so
+it is always tested.
 Linux only. Must not import anything outside the standard library: it starts in milliseconds.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +29,11 @@ SWEEP_DEADLINE_S = 20.0
 def shared_folder(run_id: str) -> Path:
     """Where this host keeps the run's weight updates."""
     return SHARED_MEMORY / f"rlvr-{run_id}"
+
+
+def temporary_folder(run_id: str) -> Path:
+    """Where the run's actors put temporary files: vLLM leaves sockets and rendezvous files behind."""
+    return Path(tempfile.gettempdir()) / f"rlvr-{run_id}"
 
 
 class Guardian:
@@ -112,11 +120,9 @@ def sweep(run_id: str, spare: frozenset[int] = frozenset()) -> bool:
     in_use = {path for entry in Path("/proc").iterdir() if entry.name.isdigit() for path in _mapped_by(entry.name)}
     for path in leftovers - in_use:
         path.unlink(missing_ok=True)
-    folder = shared_folder(run_id)
-    if folder.is_dir():
-        for path in folder.iterdir():
-            path.unlink(missing_ok=True)
-        folder.rmdir()
+    for folder in (shared_folder(run_id), temporary_folder(run_id)):
+        if folder.is_dir():
+            shutil.rmtree(folder)
     return clean
 
 

@@ -20,7 +20,8 @@ from rlvr.config import Config
 from rlvr.driver.prompts import lengths
 from rlvr.errors import ConfigError, RlvrError, UserError
 from rlvr.launch import cluster
-from rlvr.launch.guardian import MARKER, Guardian, shared_folder
+from rlvr.launch.guardian import MARKER, Guardian, shared_folder, temporary_folder
+from rlvr.launch.signals import Interruption
 from rlvr.records import Prompt
 from rlvr.tasks import Task
 from rlvr.tracking.run_folder import RunFolder
@@ -43,6 +44,7 @@ class Scene:
     shared: Path
     env: dict[str, str]
     namespace: str
+    interruption: Interruption = field(default_factory=Interruption)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Pools register how they end; run in reverse order."""
 
@@ -62,7 +64,10 @@ def execute(config: Config, name: str, verb: str, body: Body) -> int:
     try:
         env = guardian.mark_environment()
         shared = shared_folder(run_id)
-        shared.mkdir(mode=0o700)
+        temporary = temporary_folder(run_id)
+        for private in (shared, temporary):
+            private.mkdir(mode=0o700)
+        env["TMPDIR"] = str(temporary)
         tracker = Tracker.open(config, folder, run_id=run_id, config_name=name, verb=verb)
         status, error, code = "failed", "the run ended before it began", EXIT_FAILED
         try:
@@ -81,13 +86,12 @@ def execute(config: Config, name: str, verb: str, body: Body) -> int:
 
 async def _outcome(scene: Scene, body: Body) -> tuple[str, str, int]:
     """Run the body to its end, whatever that is: (status, error text, exit code)."""
-    received: list[signal.Signals] = []
-    task = asyncio.ensure_future(_staged(scene, body, received))
-    _on_signals(task, received)
+    task = asyncio.ensure_future(_staged(scene, body))
+    scene.interruption.cancels(task)
     try:
         await task
     except asyncio.CancelledError:
-        number = received[0] if received else signal.SIGINT
+        number = scene.interruption.received or signal.SIGINT
         return "interrupted", f"received {number.name}", 128 + number
     except RlvrError as error:
         scene.tracker.event("run_failed", error=str(error), kind_of_error=type(error).__name__)
@@ -99,13 +103,13 @@ async def _outcome(scene: Scene, body: Body) -> tuple[str, str, int]:
     return "completed", "", EXIT_OK
 
 
-async def _staged(scene: Scene, body: Body, received: list[signal.Signals]) -> None:
+async def _staged(scene: Scene, body: Body) -> None:
     """Ray up, body, pools closed."""
     scene.tracker.phase("starting Ray")
     ray_cluster = cluster.start(scene.config.cluster, scene.namespace)
     current = asyncio.current_task()
     assert current is not None  # we are inside one
-    _on_signals(current, received)  # ray.init installs handlers of its own
+    scene.interruption.cancels(current)  # ray.init installs handlers of its own
     if ray_cluster.dashboard:
         scene.tracker.message(f"Ray dashboard: {ray_cluster.dashboard} (token: ray get-auth-token)")
     try:
@@ -117,19 +121,6 @@ async def _staged(scene: Scene, body: Body, received: list[signal.Signals]) -> N
     finally:
         for close in reversed(scene.closers):
             await close()
-
-
-def _on_signals(task: asyncio.Future[None], received: list[signal.Signals]) -> None:
-    """Ctrl-C and SIGTERM cancel `task` once; what it holds is then released in order."""
-
-    def cancel(number: signal.Signals) -> None:
-        if not received:
-            received.append(number)
-            task.cancel()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, cancel, number)
 
 
 @dataclass(frozen=True)
@@ -146,6 +137,11 @@ class Material:
 
 def prepare(scene: Scene, model_path: str) -> Material:
     """Resolve the model, build the task, check every prompt's length. Raises UserError with all that is wrong."""
+    with scene.interruption.while_blocking():
+        return _prepare(scene, model_path)
+
+
+def _prepare(scene: Scene, model_path: str) -> Material:
     config, tracker = scene.config, scene.tracker
     tracker.phase(f"preparing model {model_path}")
     model_folder = models.resolve(

@@ -15,7 +15,7 @@ from rlvr.config import Config
 from rlvr.driver.policies import seed_for
 from rlvr.driver.protocols import Reward, Rollout, Tracker
 from rlvr.records import Group, GroupState, Prompt, Sampling
-from rlvr.rewards import last_number_verdict
+from rlvr.rewards import last_number_verdict, strictly_right
 from rlvr.tracking.accuracy import Accuracy, accuracy
 
 
@@ -78,11 +78,11 @@ def _summarise(step: int, groups: Sequence[Group], seconds: float) -> Evaluation
             number = last_number_verdict(completion.text, group.prompt.reference)
             if number is not None:
                 by_number.append(number)
-            answer = next(iter(verdict.parts.values()))
-            if answer.score is None:
+            right = strictly_right(verdict)
+            if right is None:
                 unjudged += 1
             else:
-                by_criterion.append(answer.score >= 1.0)
+                by_criterion.append(right)
         lenient.setdefault(group.prompt.category, []).append(by_number)
         strict.setdefault(group.prompt.category, []).append(by_criterion)
     return EvaluationResult(

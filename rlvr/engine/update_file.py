@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,19 +26,6 @@ _SHOWN = 5
 Shapes = dict[str, tuple[int, ...]]
 
 _SAFETENSORS_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
-
-
-def open_folder(run: str) -> str:
-    """Create a new folder for the updates of `run` in shared memory (in the temporary folder where there is none)."""
-    parent = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
-    safe = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in run)
-    return tempfile.mkdtemp(prefix=f"rlvr-{safe}-", dir=parent)
-
-
-def close_folder(folder: str) -> None:
-    """Remove the folder and what is left in it; a folder that is gone already is fine."""
-    if Path(folder).exists():
-        shutil.rmtree(folder)
 
 
 def write_update(folder: str, version: int, tensors: Mapping[str, torch.Tensor]) -> WeightUpdate:

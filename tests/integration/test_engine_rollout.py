@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -48,9 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def updates() -> Iterator[str]:
-    opened = update_file.open_folder("test-rollout")
-    yield opened
-    update_file.close_folder(opened)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as opened:
+        yield opened
 
 
 def make_config(folder: Path, engines: int, engine: str = "vllm") -> Config:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,14 +82,14 @@ async def open_pair(folder: Path, architecture: str, tied: bool, dtype: str) -> 
     engine = VllmEngine(
         VllmOptions(name="rollout-0", model_folder=str(folder), dtype=dtype, kv_cache_gb=0.25, max_sequences=64)
     )
-    updates = update_file.open_folder("test-engine")
+    updates = tempfile.TemporaryDirectory(dir="/dev/shm")
     try:
         await engine.start()
-        yield Pair(engine, model, folder, updates, dtype)
+        yield Pair(engine, model, folder, updates.name, dtype)
     finally:
         children, names = engine.processes, engine._shared_memory
         await engine.close()
-        update_file.close_folder(updates)
+        updates.cleanup()
     assert children
     assert names
     assert not [path for path in names if path.exists()], "close() left shared memory behind"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +21,8 @@ EXPECTED = {"a.weight": (2, 3), "b.bias": (4,)}
 
 @pytest.fixture
 def folder() -> Iterator[str]:
-    opened = update_file.open_folder("unit test/run")
-    yield opened
-    update_file.close_folder(opened)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as opened:
+        yield opened
 
 
 def tensors() -> dict[str, object]:
@@ -64,15 +64,6 @@ def test_too_little_shared_memory_is_said_before_writing(folder: str, monkeypatc
     with pytest.raises(UserError, match="--shm-size"):
         update_file.write_update(folder, 1, tensors())
     assert list(Path(folder).iterdir()) == []
-
-
-def test_folders_of_two_runs_of_the_same_name_are_different() -> None:
-    first, second = update_file.open_folder("same"), update_file.open_folder("same")
-    update_file.close_folder(first)
-    update_file.close_folder(second)
-    update_file.close_folder(second)
-    assert first != second
-    assert not Path(first).exists()
 
 
 def test_every_difference_is_named() -> None:

@@ -1,4 +1,4 @@
-"""The guardian: whatever way the run ends, none of its processes and no shared memory stays."""
+"""The guardian: whatever way the run ends, none of its processes, shared memory and temporary files stays."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.launch.guardian import MARKER, processes_of, shared_folder
+from rlvr.launch.guardian import MARKER, processes_of, shared_folder, temporary_folder
 
 RUN = textwrap.dedent(
     """
     import mmap, os, subprocess, sys, time
-    from rlvr.launch.guardian import MARKER, Guardian, shared_folder
+    from rlvr.launch.guardian import MARKER, Guardian, shared_folder, temporary_folder
     run_id = sys.argv[1]
     guardian = Guardian(run_id)
     guardian.mark_environment()
     shared_folder(run_id).mkdir()
     (shared_folder(run_id) / "weights").write_bytes(b"x" * 4096)
+    (temporary_folder(run_id) / "folder").mkdir(parents=True)
+    (temporary_folder(run_id) / "folder" / "socket").touch()
     holder = (
         "import mmap, sys, time\\n"
         "file = open(sys.argv[1], 'wb+'); file.truncate(4096); view = mmap.mmap(file.fileno(), 4096)\\n"
@@ -58,7 +60,8 @@ def wait_until_nothing_is_left(run_id: str) -> None:
 
 
 def _files(run_id: str) -> list[Path]:
-    return [path for path in (shared_folder(run_id), Path(f"/dev/shm/test-{run_id}")) if path.exists()]
+    ours = (shared_folder(run_id), temporary_folder(run_id), Path(f"/dev/shm/test-{run_id}"))
+    return [path for path in ours if path.exists()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

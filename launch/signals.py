@@ -1,0 +1,52 @@
+"""Ctrl-C and SIGTERM end a run in order: they cancel its task, once.
+
+While the event loop runs, a signal cancels the task; while something blocks the loop (a model being converted or
+downloaded), it is raised right there. Knows nothing of runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption:
+    """Which signal asked this process to end, if one did."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+
+    def cancels(self, task: asyncio.Task[None]) -> None:
+        """From now on a signal cancels `task`. Called again after anything that installs handlers of its own."""
+
+        def cancel(number: signal.Signals) -> None:
+            if self.received is None:
+                self.received = number
+                task.cancel()
+
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, cancel, number)
+
+    @contextmanager
+    def while_blocking(self) -> Iterator[None]:
+        """For code between two awaits that takes long: a signal raises CancelledError in it, at once."""
+        task = asyncio.current_task()
+        assert task is not None  # we are called from one
+
+        def interrupt(number: int, _frame: FrameType | None) -> None:
+            if self.received is None:
+                self.received = signal.Signals(number)
+                raise asyncio.CancelledError
+
+        for number in _SIGNALS:
+            signal.signal(number, interrupt)
+        try:
+            yield
+        finally:
+            self.cancels(task)
