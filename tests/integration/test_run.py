@@ -87,7 +87,7 @@ def wait_until(condition, seconds: float) -> bool:
 @pytest.fixture(scope="module")
 def finished(tiny, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     run = tmp_path_factory.mktemp("runs") / "three"
-    return run, launch(tiny, run, "track.wandb=offline", "cluster.dashboard=true")
+    return run, launch(tiny, run, "track.wandb=offline", "cluster.dashboard=true", "algorithm.kl.coef=0.05")
 
 
 @pytest.mark.timeout(480)
@@ -110,6 +110,9 @@ def test_three_steps_end_well_and_leave_everything_in_the_run_folder(finished):
     metrics = [line for line in lines(run / "metrics.jsonl") if "learner/logprob_gap" in line]
     assert [line["step"] for line in metrics] == [1, 2, 3]
     assert all(line["learner/grad_norm"] > 0 for line in metrics)
+    kl = [line["learner/kl"] for line in metrics]
+    assert abs(kl[0]) < 1e-9, "before the first update the model is the reference"
+    assert kl[2] > 1e-6
     synced = [line["version"] for line in lines(run / "events.jsonl") if line["kind"] == "weights_synced"]
     assert synced == [0, 1, 2, 3]
     assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
@@ -164,6 +167,20 @@ def test_nothing_is_left_and_a_second_run_into_the_same_folder_is_refused(finish
     assert str(run) in process.stderr
     assert "Traceback" not in process.stderr
     assert (run / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.timeout(480)
+def test_two_engines_and_two_reward_actors_give_the_same_accounting(tiny, tmp_path):
+    run = tmp_path / "two"
+    short = ["run.steps=2", "eval.before=false", "eval.after=false", "checkpoint.final=false"]
+    process = launch(tiny, run, "rollout.engines=2", "reward.workers=2", *short)
+    assert process.returncode == 0, process.stderr[-3000:]
+    groups = json.loads((run / "summary.json").read_text())["groups"]
+    assert groups["issued"] == groups["trained"] + groups["dropped"] == 8
+    assert groups["failed"] == groups["in_flight"] == 0
+    rows = [row for path in (run / "ledger").glob("step_*.parquet") for row in pq.read_table(path).to_pylist()]
+    assert len({(row["group_id"], row["completion_index"]) for row in rows}) == len(rows) == 2 * 4 * 8
+    assert all(line["learner/logprob_gap"] < 1e-3 for line in lines(run / "metrics.jsonl") if "step" in line)
 
 
 @pytest.mark.timeout(480)
