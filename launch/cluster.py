@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +34,7 @@ def start(cluster: ClusterConfig, namespace: str) -> RayCluster:
     # Read by the raylet, so before it starts. Ray spells it like this.
     os.environ["RAY_process_group_cleanup_enabled"] = "true"  # noqa: SIM112
     # Ray would start actors at niceness 15: whatever else the machine does then comes first, twenty to one.
-    os.environ.setdefault("RAY_worker_niceness", "0")  # noqa: SIM112
+    os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # actors without GPUs: leave the variable alone
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)  # it warns that authentication is on
@@ -52,15 +51,15 @@ def start(cluster: ClusterConfig, namespace: str) -> RayCluster:
                 object_store_memory=OBJECT_STORE_BYTES,
                 include_dashboard=cluster.dashboard,
                 dashboard_host=cluster.dashboard_host,
-                dashboard_port=_free_port(cluster.dashboard_host, cluster.dashboard_port)
-                if cluster.dashboard
-                else None,
+                dashboard_port=cluster.dashboard_port or None,  # None: Ray looks for a free one itself
                 _node_ip_address="127.0.0.1",
                 **common,
             )
     except ConnectionError as error:
         raise UserError(f"no Ray cluster at cluster.address={cluster.address!r}: {error}") from error
-    except (RuntimeError, OSError, TimeoutError) as error:
+    except ValueError as error:
+        raise UserError(f"Ray refuses cluster.*: {error}") from error
+    except Exception as error:  # Ray raises no class of its own when one of its processes does not come up
         raise InfrastructureError(f"Ray did not start on this machine: {error}") from error
     url = context.dashboard_url
     dashboard = f"http://{url}" if cluster.dashboard and url else ""
@@ -97,16 +96,3 @@ def stop() -> None:
 
     if ray.is_initialized():
         ray.shutdown()
-
-
-def _free_port(host: str, first: int) -> int:
-    """`first`, or the next port nobody listens on."""
-    for port in range(first, first + 100):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
-            return port
-    raise UserError(f"no free port for the dashboard between {first} and {first + 99}; set cluster.dashboard_port")

@@ -47,7 +47,6 @@ POSITIVE = frozenset(
         "learner.logits_chunk",
         "learner.step_timeout_s",
         "eval.samples",
-        "cluster.dashboard_port",
     }
 )
 #: A criterion may count against the score.

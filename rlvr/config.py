@@ -292,8 +292,8 @@ class ClusterConfig:
     """Serve the Ray dashboard and print its address."""
     dashboard_host: str = key("127.0.0.1", when="cluster.dashboard == true")
     """Interface that the dashboard listens on."""
-    dashboard_port: int = key(8265, when="cluster.dashboard == true")
-    """Its port; the next free one is taken when it is in use."""
+    dashboard_port: int = key(0, when="cluster.dashboard == true")
+    """Its port. 0: the first free one from 8265 on."""
 
 
 @dataclass
