@@ -1,9 +1,10 @@
 r"""Finding the final answer of a completion: where it says, in a marked way, what its answer is.
 
 Markers are strong (`#### 72`, `\boxed{72}`, `\fbox{72}`, `<answer>72</answer>`) or phrases ("the answer is 72",
-"Answer: 72"). Only what follows the last closed think block counts, and what follows the last header of a new
-response ("### Response"), which a rambling model writes. Every step is linear in the length of the completion.
-Must not know what a right answer is, nor how a number is written.
+"Answer: 72", and in Spanish "la respuesta es 72", "Respuesta final: 72"). Only what follows the last closed think
+block counts, and what follows the last header of a new response ("### Response"), which a rambling model writes.
+Every step is linear in the length of the completion. Must not know what a right answer is, nor how a number is
+written.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 #: Marker -> what must be in the text, in lower case, for a search to be worth while.
-_SIGNS = {"####": ("####",), "boxed": ("\\boxed", "\\fbox"), "tag": ("</answer>",), "phrase": ("answer",)}
+_SIGNS = {"####": ("####",), "boxed": ("\\boxed", "\\fbox"), "tag": ("</answer>",), "phrase": ("answer", "respuesta")}
 MARKERS = tuple(_SIGNS)
 #: Nobody states a final answer more often than this.
 MAX_STATEMENTS = 100
@@ -47,8 +48,10 @@ HASHES = re.compile(r"(?<!#)####(?!#)")
 _BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}\\]|[{}]")
 TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL)
 PHRASE = re.compile(
-    r"\banswer\b(?:[^.\n:=0-9<#\\]{0,40}?\b(?:is|was|(?:should|would|will|must) be|equals)\b|[ *_]{0,4}(?:=|(?=:)))"
-    r"[ *_]{0,4}:?|\*\*\s*(?:the )?final answer\s*\*\*",
+    r"\b(?:answer\b(?:[^.\n:=0-9<#\\]{0,40}?\b(?:is|was|(?:should|would|will|must) be|equals)\b|[ *_]{0,4}(?:=|(?=:)))"
+    r"|respuesta\b(?:[^.\n:=0-9<#\\]{0,40}?\b(?:es|era|sería|será|(?:debe|debería|tiene que) ser)\b"
+    r"|(?: final| correcta)?[ *_]{0,4}(?:=|(?=:))))"
+    r"[ *_]{0,4}:?|\*\*\s*(?:(?:the )?final answer|(?:la )?respuesta final)\s*\*\*",
     re.IGNORECASE,
 )
 #: Between a marker and its answer: spaces, emphasis, the opening of displayed mathematics.
@@ -56,10 +59,14 @@ _LEAD = re.compile(r"(?:[\s*_]|\\\[|\\\(|\$\$(?=\s))*")
 #: Where the text of an answer without brackets stops at the latest.
 _STOP = re.compile(r"\n|####|\\boxed|\\fbox|</?answer>|<\|")
 #: Where the sentence of the answer ends, or its explanation begins.
-_SENTENCE_END = re.compile(r"[.!](?=[\s*_$]*(?:\s|$))|[,;]?\s(?:because|since|which|so)\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(
+    r"[.!](?=[\s*_$]*(?:\s|$))|[,;]?\s(?:because|since|which|so|porque|pues|ya que|así que)\b", re.IGNORECASE
+)
 #: A statement that goes on with another possibility: "7, or maybe 8".
 _HEDGE = re.compile(
-    r"[\s*_.,;$)}\]\\(-]*(?:\\text\{\s*)?(?:or|alternatively|maybe|perhaps|possibly)\b[^\n]{0,40}[0-9]", re.IGNORECASE
+    r"[\s*_.,;$)}\]\\(-]*(?:\\text\{\s*)?"
+    r"(?:or|alternatively|maybe|perhaps|possibly|[ou]|quizás?|tal vez)\b[^\n]{0,40}[0-9]",
+    re.IGNORECASE,
 )
 
 

@@ -14,7 +14,8 @@ _VULGAR = {c: str(Fraction(unicodedata.numeric(c)).limit_denominator(10)) for c 
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-", strict=True))
 #: Minus signs and dashes that are typed for a minus, the fraction slash, wide percent, the ordinal sign as degree.
 _CHARACTERS = str.maketrans("\u2212\u2013\ufe63\uff0d\u2044\uff05\u00ba", "----/%°")
-#: Thin and no-break spaces group digits in threes; so does LaTeX's \,.
+#: What stands for a separator of thousands in every country: thin and no-break spaces, LaTeX's \,.
+GROUP = "\ue001"  # private use
 _GROUPING_SPACE = re.compile(r"(?<=[0-9])(?:\\,|[\u2009\u202f\u00a0])(?=[0-9]{3}(?![0-9]))")
 _VULGAR_RUN = re.compile(f"(?:([0-9])\\s*)?([{''.join(_VULGAR)}])")
 _SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
@@ -51,9 +52,9 @@ def ascii_digits(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` in plain characters. Linear in its length, for a given nesting."""
+    """`text` in plain characters, GROUP between groups of digits. Linear in its length, for a given nesting."""
     if not text.isascii() or "\\," in text:
-        text = _GROUPING_SPACE.sub(",", text)
+        text = _GROUPING_SPACE.sub(GROUP, text)
     if not text.isascii():
         text = text.translate(_CHARACTERS)
         text = _VULGAR_RUN.sub(lambda m: f"{m[1]} {_VULGAR[m[2]]}" if m[1] else _VULGAR[m[2]], text)

@@ -5,7 +5,7 @@ arithmetic, so no input is expensive. Must not know where in a completion the an
 
 What is read, and what is not (each of these is tested):
 - Thousands separators group strictly: 1,234,567 is a number, 12,34 and 1,2 are not. LaTeX's {,} and \, and
-  Unicode's thin spaces group as well; a plain space does not.
+  Unicode's thin spaces group as well; a plain space does not. Other countries' ways: see `locale`.
 - a/b of two integers is a number whatever its form (48/2 is 24); so is a mixed number (1 1/2) and a power of ten
   (10^3, 3 x 10^4, 1.2e-4). Any other expression is not: it has not been worked out.
 - "=" joins a name to its value (x = 5) or equal numbers (1/2 = 0.5). 3+5=8 and 8=7 are not numbers.
@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from rlvr.rewards import units
+from rlvr.rewards.locale import ENGLISH, Locale
 from rlvr.rewards.notation import ascii_digits, plain
+from rlvr.rewards.units import Words
 
 #: A written answer longer than this is not a number; nothing below is run on longer text.
 MAX_LENGTH = 1000
@@ -46,6 +48,8 @@ class Number:
     percent: bool = False
     unit: str = ""
     """Canonical unit, e.g. "km", "$", "km/hour"; "" when there is none that we know."""
+    worked_out: bool = True
+    """False for a quotient that is not in lowest terms, and for a bare power of ten."""
 
     def __str__(self) -> str:
         return f"{self.value} {self.unit}" if self.unit else str(self.value)
@@ -67,9 +71,10 @@ _SIMPLE = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 #: What stands between a name and its value: x = 5, Total: 72.
 _EQUALS = re.compile(r"[=≈]|(?<=[A-Za-z]):(?=\s)")
 _NAME = re.compile(r"[^\W\d_]\w*(?:[\s'-]+[^\W\d_]\w*)*")
-_APPROXIMATELY = re.compile(r"(?:~|approximately|approx\.?|about|roughly|around|exactly)\s*", re.IGNORECASE)
-_PERCENT = re.compile(r"\s*(?:%|per\s?cent\b|percentage\b)", re.IGNORECASE)
-_MULTIPLIER = re.compile(rf"\s*-?\s*({'|'.join(units.MULTIPLIERS)})s?\b", re.IGNORECASE)
+_APPROXIMATELY = re.compile(
+    r"(?:~|approximately|approx\.?|about|roughly|around|exactly|aproximadamente|exactamente)\s*", re.IGNORECASE
+)
+_PERCENT = re.compile(r"\s*(?:%|per\s?cent\b|percentage\b|por\s?ciento\b)", re.IGNORECASE)
 _EXPONENT_OF_UNIT = r"(?:\s*\^\s*\(?\s*([23])\s*\)?)?"
 _UNIT = re.compile(
     rf"(\s*)-?(?:(square|sq\.?|cubic)\s+)?(°\s*[CF]\b|°|¢|€|£|¥|₹|\$|[^\W\d_]+(?:\.[mM]\b)?)\.?{_EXPONENT_OF_UNIT}"
@@ -79,8 +84,8 @@ _WORDS = re.compile(r"(?:[^\W\d_]|[\s,()'\u2019./\"&*-])*")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def parse_number(text: str, *, unicode_digits: bool = False) -> Number:
-    """The one number that `text` is. Raises NotANumber when it is anything else."""
+def parse_number(text: str, *, unicode_digits: bool = False, locale: Locale = ENGLISH) -> Number:
+    """The one number that `text` is, as `locale` writes numbers. Raises NotANumber when it is anything else."""
     if len(text) > MAX_LENGTH:
         raise NotANumber(f"longer than {MAX_LENGTH} characters")
     stripped = text.strip()
@@ -88,16 +93,17 @@ def parse_number(text: str, *, unicode_digits: bool = False) -> Number:
         return Number(Fraction(int(stripped)))
     if unicode_digits:
         stripped = ascii_digits(stripped)
-    stripped = _bare(" ".join(plain(stripped).split()))
+    stripped = locale.to_english(_bare(" ".join(plain(stripped).split())))
     if not stripped:
         raise NotANumber("empty")
+    words = units.words_of(locale.language)
     *names, last = _EQUALS.split(stripped)
-    number = _read(last.strip())
+    number = _read(last.strip(), words)
     for name in names:
         name = name.strip()
         if name and not _NAME.fullmatch(name):
             try:
-                other = _read(name)
+                other = _read(name, words)
             except NotANumber:
                 raise NotANumber("a calculation, not a number") from None
             if other.value != number.value:
@@ -113,14 +119,17 @@ def _bare(text: str) -> str:
     return text
 
 
-def _read(text: str) -> Number:
+def _read(text: str, words: Words) -> Number:
     text = text[m.end() :] if (m := _APPROXIMATELY.match(text)) else text
     match = _CORE.match(text)
     if match is None:
         raise NotANumber("not a number")
     value = value_of(match)
-    percent, factor, unit = _tail(text[match.end() :], match["currency"])
-    return Number(value * factor / 100 if percent else value * factor, percent, unit)
+    percent, factor, unit = _tail(text[match.end() :], match["currency"], words)
+    worked_out = match["decimal"] is not None or match["mantissa"] is not None
+    if match["top"] is not None:
+        worked_out = 1 < value.denominator == abs(_integer(match["bottom"]))
+    return Number(value * factor / 100 if percent else value * factor, percent, unit, worked_out)
 
 
 def value_of(match: re.Match[str]) -> Fraction:
@@ -165,7 +174,7 @@ def _power_of_ten(exponent: str) -> Fraction:
     return Fraction(10) ** int(exponent)
 
 
-def _tail(text: str, currency: str | None) -> tuple[bool, int, str]:
+def _tail(text: str, currency: str | None, words: Words) -> tuple[bool, int, str]:
     """What follows the digits: (percent?, factor, unit). Raises NotANumber when it makes them no number."""
     unit = "" if currency is None else units.currency(currency)
     if not text:
@@ -174,8 +183,8 @@ def _tail(text: str, currency: str | None) -> tuple[bool, int, str]:
     if percent:
         text = text[percent.end() :]
     factor = 1
-    while (multiplier := _MULTIPLIER.match(text)) and factor <= 10**12:
-        factor *= units.MULTIPLIERS[multiplier[1].lower()]
+    while (multiplier := words.multiplier.match(text)) and factor <= 10**12:
+        factor *= words.multipliers[multiplier[1].lower()]
         text = text[multiplier.end() :]
     match = _UNIT.match(text)
     if match is not None:
@@ -183,30 +192,30 @@ def _tail(text: str, currency: str | None) -> tuple[bool, int, str]:
         rest = text[match.end() :]
         if currency and suffix in units.CURRENCY_SUFFIXES and not rest.strip():
             return bool(percent), factor * units.CURRENCY_SUFFIXES[suffix], unit
-        name = _unit_name(match, rest)
+        name = _unit_name(match, rest, words.units)
         if name:
             unit, text = (unit or name), rest
         elif not match[1] and suffix.isalpha() and factor == 1 and not percent:
             raise NotANumber(f"a number with {match[3]!r} attached")
-    _check_words(text)
+    _check_words(text, words)
     return bool(percent), factor, unit
 
 
-def _unit_name(match: re.Match[str], rest: str) -> str:
+def _unit_name(match: re.Match[str], rest: str, known: dict[str, str]) -> str:
     """Canonical name of the unit that a match of _UNIT spells, or ""."""
     prefix, symbol, exponent, per, per_exponent = match.groups()[1:]
-    name = units.UNITS.get(symbol.lower().replace(" ", ""), "")
+    name = known.get(symbol.lower().replace(" ", ""), "")
     if not name or (symbol.lower() == "in" and (rest.strip() or per)):  # "72 in total"
         return ""
     power = exponent or ({"s": "2", "c": "3"}[prefix[0].lower()] if prefix else "")
     name = f"{name}^{power}" if power else name
     if per:
-        below = units.UNITS.get(per.lower(), per.lower())
+        below = known.get(per.lower(), per.lower())
         name = f"{name}/{below}^{per_exponent}" if per_exponent else f"{name}/{below}"
     return name
 
 
-def _check_words(text: str) -> None:
+def _check_words(text: str, known: Words) -> None:
     if not text:
         return
     if not _WORDS.fullmatch(text):
@@ -216,14 +225,14 @@ def _check_words(text: str) -> None:
         if text.strip(" \t\r\n*_'\",.()"):
             raise NotANumber("an expression")
         return
-    short = next((w for w in words if len(w) < 3 and w.isascii() and w not in units.SHORT_WORDS), None)
-    if short is not None and short not in units.UNITS:
+    short = next((w for w in words if len(w) < 3 and w.isascii() and w not in known.short), None)
+    if short is not None and short not in known.units:
         raise NotANumber(f"an expression with {short!r}")
-    if words[0] in units.NOT_FIRST or units.NEVER.search(text):
+    if words[0] in known.not_first or known.never.search(text):
         raise NotANumber("more than a number, or a hedge")
 
 
-def last_number(text: str, *, unicode_digits: bool = False) -> tuple[str, Number] | None:
+def last_number(text: str, *, unicode_digits: bool = False, locale: Locale = ENGLISH) -> tuple[str, Number] | None:
     """The last number in running text, as written and as read; None when there is none.
 
     Reads only the neighbourhood of the last digit, so that long text costs no more than finding that.
@@ -233,10 +242,10 @@ def last_number(text: str, *, unicode_digits: bool = False) -> tuple[str, Number
     end = _last_digit(text)
     if end < 0:
         return None
-    window = " ".join(plain(text[max(0, end - 2 * MAX_DIGITS) : end + 60]).split())
+    window = locale.to_english(" ".join(plain(text[max(0, end - 2 * MAX_DIGITS) : end + 60]).split()))
     matches = list(_IN_TEXT.finditer(window))
     try:
-        return _from_text(window, matches[-1]) if matches else None
+        return _from_text(window, matches[-1], units.words_of(locale.language)) if matches else None
     except NotANumber:
         return None
 
@@ -250,7 +259,7 @@ def _last_digit(text: str) -> int:
     return max(text.rfind(digit) for digit in _DIGITS)
 
 
-def _from_text(window: str, match: re.Match[str]) -> tuple[str, Number]:
+def _from_text(window: str, match: re.Match[str], words: Words) -> tuple[str, Number]:
     value = value_of(match)
     sign = match["sign"]
     before = window[: match.start()].rstrip()
@@ -260,9 +269,9 @@ def _from_text(window: str, match: re.Match[str]) -> tuple[str, Number]:
         value = -value
     rest = window[match.end() :]
     percent = _PERCENT.match(rest)
-    multiplier = _MULTIPLIER.match(rest)
+    multiplier = words.multiplier.match(rest)
     if multiplier:
-        value *= units.MULTIPLIERS[multiplier[1].lower()]
+        value *= words.multipliers[multiplier[1].lower()]
     unit = units.currency(match["currency"]) if match["currency"] else ""
     return match[0].strip(), Number(value / 100 if percent else value, bool(percent), unit)
 

@@ -12,7 +12,7 @@ Choices that a reader may have expected otherwise:
 - `anywhere=True` ignores markers and judges the last number of the completion, whatever the format.
 
 References may be whole GSM8K solutions: what follows the last `####` counts. One that is not a number gives
-the status bad_reference and no score.
+the status bad_reference and no score. The policies are in `reading`.
 """
 
 from __future__ import annotations
@@ -20,83 +20,107 @@ from __future__ import annotations
 from functools import lru_cache
 
 from rlvr.records import Status, Verdict
-from rlvr.rewards.extract import MAX_STATEMENTS, Candidate, candidates, final_region, hedged, statements
+from rlvr.rewards.extract import final_region, statements
+from rlvr.rewards.final import final_answer, no_answer
 from rlvr.rewards.judgement import MAX_ANSWER, clip, verdict
-from rlvr.rewards.numbers import NotANumber, Number, equal, last_number, parse_number
+from rlvr.rewards.locale import Locale
+from rlvr.rewards.numbers import NotANumber, Number
+from rlvr.rewards.reading import Reading, reading_of
 from rlvr.rewards.registry import reward
 from rlvr.rewards.sample import Sample
 
 
 def check_options(
     anywhere: bool = False,
-    percent: str = "either",
+    percent: str = "asked",
     compare_units: bool = True,
     unicode_digits: bool = False,
+    words: bool = False,
+    unevaluated: str = "quotients",
+    decimals: int | None = None,
     locale: str = "en",
 ) -> None:
     """Raises ValueError when an option of `numeric_answer` has a value that means nothing."""
-    for name, value in (("anywhere", anywhere), ("compare_units", compare_units), ("unicode_digits", unicode_digits)):
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, not {value!r}")
-    if percent not in ("either", "fraction"):
-        raise ValueError(f"percent must be either or fraction, not {percent!r}")
-    if locale != "en":
-        raise ValueError(f"locale must be en (1,234.56), not {locale!r}: no other is supported yet")
+    if not isinstance(anywhere, bool):
+        raise ValueError(f"anywhere must be true or false, not {anywhere!r}")
+    problem = Reading(percent, compare_units, unicode_digits, words, unevaluated, decimals, locale).problem()
+    if problem:
+        raise ValueError(problem)
 
 
-@reward("numeric_answer", version="1", check=check_options)
+@reward("numeric_answer", version="2", check=check_options)
 def numeric_answer(
     sample: Sample,
     *,
     anywhere: bool = False,
-    percent: str = "either",
+    percent: str = "asked",
     compare_units: bool = True,
     unicode_digits: bool = False,
+    words: bool = False,
+    unevaluated: str = "quotients",
+    decimals: int | None = None,
     locale: str = "en",
 ) -> Verdict:
     """1 if the final answer equals the reference exactly, else 0.
 
     anywhere: judge the last number of the completion instead of a marked answer.
-    percent: "either": 50% is 0.5, and also 50 where the other side is written without a sign; "fraction": 0.5 only.
+    percent: 50% is 0.5; where one side has no sign, "either": it is also 50; "asked": only if the problem speaks of
+      percent; "fraction": never.
     compare_units: units that both sides have must agree (nothing is converted).
     unicode_digits: read digits of other scripts too.
-    locale: how numbers are written; "en" is 1,234.56.
+    words: read whole numbers in English and Spanish words too.
+    unevaluated: "quotients": 48/2 is 24, and 10^3 is 1000; "none": quotients in lowest terms only, powers worked out.
+    decimals: the reference rounded to so many decimals (a half away from zero) is right too; none: it must be exact.
+    locale: how numbers are written: a country (es-MX, ES), "en" (1,234.56), "es" (1.234,56), or "auto": where an answer
+      can be read in two ways, the reference's way of writing decides, and where that says nothing, it is refused.
+      A sample's own locale goes before this one.
     """
+    reading = reading_of(
+        percent=percent,
+        compare_units=compare_units,
+        unicode_digits=unicode_digits,
+        words=words,
+        unevaluated=unevaluated,
+        decimals=decimals,
+        locale=sample.locale or locale,
+    )
     try:
-        reference = parse_reference(sample.reference, unicode_digits)
-    except NotANumber as error:
+        reference, where = _reference(sample.reference, reading)
+    except ValueError as error:
         shown = clip(sample.reference, MAX_ANSWER)
         return verdict(None, Status.BAD_REFERENCE, f"the reference {shown!r} is not a number: {error}")
     if anywhere:
-        return _last(sample, reference, percent, compare_units, unicode_digits)
-    begin = final_region(sample.completion)
-    if begin is None:
-        return _no_answer(sample, "the think block is never closed")
-    stated = candidates(sample.completion, begin)
-    if sample.truncated:
-        stated = [candidate for candidate in stated if not candidate.open_ended]
-    if len(stated) > MAX_STATEMENTS:
-        return verdict(0.0, Status.WRONG, f"more than {MAX_STATEMENTS} final answers", extracted=stated[-1].text)
-    final, problem, number = _the_one(sample.completion, stated, percent, unicode_digits)
-    if final is None:
-        return _no_answer(sample, "no marked final answer")
-    if number is None:
-        return verdict(0.0, Status.WRONG, f"{final.marker}: {problem}", extracted=final.text)
-    return _compare(final.text, number, reference, percent, compare_units, final.marker)
+        return _last(sample, reference, reading, where)
+    final = final_answer(
+        sample,
+        lambda text: reading.answer(text, where),
+        lambda one, other: reading.same(one, other, sample),
+        "one number",
+    )
+    if isinstance(final, Verdict):
+        return final
+    return _compare(final.text, final.value, reference, reading, sample, final.marker)
 
 
-def last_number_verdict(text: str, reference: str) -> bool | None:
+def last_number_verdict(text: str, reference: str, locale: str = "en") -> bool | None:
     """Whether the last number of `text` is the reference's, whatever the format; None: a bad reference.
 
     The lenient accuracy of an evaluation, beside the strict one by the answer criterion.
     """
-    judged = numeric_answer(Sample(completion=text, reference=reference), anywhere=True)
+    judged = numeric_answer(
+        Sample(completion=text, reference=reference), anywhere=True, percent="either", locale=locale
+    )
     return None if judged.score is None else judged.score == 1.0
 
 
 @lru_cache(maxsize=4096)
-def parse_reference(reference: str, unicode_digits: bool = False) -> Number:
-    """The number of a reference answer or of a whole GSM8K solution. Raises NotANumber."""
+def _reference(reference: str, reading: Reading) -> tuple[Number, Locale | None]:
+    """The number of a reference answer or of a whole GSM8K solution, and how it is written. Raises ValueError."""
+    return reading.reference(bare_reference(reference))
+
+
+def bare_reference(reference: str) -> str:
+    """The final answer within a reference, which may be a whole solution. Raises NotANumber if it has several."""
     if "####" in reference:
         reference = reference.rpartition("####")[2]
     if "\\boxed" in reference or "\\fbox" in reference:
@@ -104,73 +128,21 @@ def parse_reference(reference: str, unicode_digits: bool = False) -> Number:
         if len(boxed) > 1:
             raise NotANumber("it has several boxed answers")
         reference = boxed.pop() if boxed else reference
-    return parse_number(reference, unicode_digits=unicode_digits)
+    return reference
 
 
-def _no_answer(sample: Sample, why: str) -> Verdict:
-    if sample.truncated:
-        return verdict(0.0, Status.TRUNCATED, f"{why}, cut by the length limit")
-    return verdict(0.0, Status.NO_ANSWER, why)
-
-
-def _compare(shown: str, answer: Number, reference: Number, percent: str, compare_units: bool, marker: str) -> Verdict:
-    right = equal(answer, reference, percent=percent, compare_units=compare_units)
+def _compare(shown: str, answer: Number, reference: Number, reading: Reading, sample: Sample, marker: str) -> Verdict:
+    right = reading.same(answer, reference, sample)
     evidence = f"{marker}: {answer} {'=' if right else '!='} {reference}"
     status = Status.OK if right else Status.WRONG
     return verdict(float(right), status, evidence, extracted=shown, normalized=str(answer))
 
 
-def _last(sample: Sample, reference: Number, percent: str, compare_units: bool, unicode_digits: bool) -> Verdict:
+def _last(sample: Sample, reference: Number, reading: Reading, where: Locale | None) -> Verdict:
     text = sample.completion
     begin = final_region(text) or 0  # an open think block still has a last number
-    found = last_number(text[begin:], unicode_digits=unicode_digits) if begin else None
-    found = found or last_number(text, unicode_digits=unicode_digits)
+    found = reading.last_number(text[begin:], where) if begin else None
+    found = found or reading.last_number(text, where)
     if found is None:
-        return _no_answer(sample, "no number")
-    return _compare(found[0], found[1], reference, percent, compare_units, "last number")
-
-
-def _the_one(
-    completion: str, stated: list[Candidate], percent: str, unicode_digits: bool
-) -> tuple[Candidate | None, str, Number | None]:
-    """The last statement and the number that all of them agree on; or the one that spoils it, why, and None."""
-    read: dict[str, Number | str] = {}
-    for candidate in stated:
-        if candidate.text not in read:
-            try:
-                read[candidate.text] = parse_number(candidate.text, unicode_digits=unicode_digits)
-            except NotANumber as error:
-                read[candidate.text] = str(error)
-    any_strong = any(candidate.strong and not _heading(candidate, read) for candidate in stated)
-    final: Candidate | None = None
-    agreed: Number | None = None
-    for candidate in stated:
-        number = read[candidate.text]
-        if isinstance(number, str):
-            if _states_nothing(candidate, read, stated, any_strong):
-                continue
-            return candidate, f"{clip(candidate.text, 80)!r} is not one number: {number}", None
-        if hedged(completion, candidate):
-            return candidate, f"{clip(candidate.text, 80)!r} is followed by an alternative", None
-        if agreed is not None and not equal(number, agreed, percent=percent):
-            return candidate, f"different final answers: {agreed} and {number}", None
-        final, agreed = candidate, number
-    return final, "", agreed
-
-
-def _heading(candidate: Candidate, read: dict[str, Number | str]) -> bool:
-    """`#### Step 1: add` is a heading of Markdown, not an answer."""
-    words = candidate.marker == "####" and candidate.text[:2].isalpha()
-    return words and isinstance(read[candidate.text], str)
-
-
-def _states_nothing(
-    candidate: Candidate, read: dict[str, Number | str], stated: list[Candidate], any_strong: bool
-) -> bool:
-    """Whether a statement that is not a number is prose, or only the wrapping of another statement."""
-    if candidate.strong:
-        wraps = any(
-            other is not candidate and candidate.start <= other.start and other.end <= candidate.end for other in stated
-        )
-        return wraps or _heading(candidate, read)
-    return any_strong or not candidate.text[:1].isdigit()
+        return no_answer(sample, "no number")
+    return _compare(found[0], found[1], reference, reading, sample, "last number")

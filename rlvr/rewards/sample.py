@@ -32,6 +32,8 @@ class Sample:
     """Stable id of the problem."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """The data set's other columns."""
+    locale: str = ""
+    """How this problem's numbers are written, e.g. es-MX; empty: as the verifier's options say."""
 
 
 def samples_of(group: Group) -> list[Sample]:
@@ -47,6 +49,7 @@ def samples_of(group: Group) -> list[Sample]:
             category=prompt.category,
             prompt_id=prompt.id,
             extra=prompt.extra,
+            locale=str(prompt.extra.get("locale") or ""),
         )
         for completion in group.completions
     ]

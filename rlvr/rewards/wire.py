@@ -62,6 +62,7 @@ def sample_to_plain(sample: Sample) -> dict[str, Any]:
         "category": sample.category,
         "prompt_id": sample.prompt_id,
         "extra": dict(sample.extra),
+        "locale": sample.locale,
     }
 
 
@@ -77,6 +78,7 @@ def sample_from_plain(data: dict[str, Any]) -> Sample:
         category=data["category"],
         prompt_id=data["prompt_id"],
         extra=data["extra"],
+        locale=data["locale"],
     )
 
 

@@ -13,7 +13,7 @@ from rlvr.records import Status, Verdict
 from rlvr.rewards import Sample, last_number_verdict
 from rlvr.rewards.extract import candidates
 from rlvr.rewards.numbers import parse_number
-from rlvr.rewards.numeric_answer import numeric_answer, parse_reference
+from rlvr.rewards.numeric_answer import bare_reference, numeric_answer
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no {SHARED}: the shared cases are not checked out")
@@ -240,7 +240,8 @@ def test_anywhere_judges_the_last_number_whatever_the_format(completion: str, re
 
 
 def test_options_change_what_counts() -> None:
-    assert judged("\\boxed{50\\%}", "50").score == 1.0
+    assert judged("\\boxed{50\\%}", "50").score == 0.0
+    assert judged("\\boxed{50\\%}", "50", percent="either").score == 1.0
     assert judged("\\boxed{50\\%}", "50", percent="fraction").score == 0.0
     assert judged("\\boxed{5 m}", "5 km").score == 0.0
     assert judged("\\boxed{5 m}", "5 km", compare_units=False).score == 1.0
@@ -326,7 +327,7 @@ def test_every_gsm8k_reference_verifies_against_itself(split: str, size: int) ->
     for line in lines:
         solution = json.loads(line)["answer"]
         final = solution.rpartition("####")[2].strip()
-        value = parse_reference(solution).value
+        value = parse_number(bare_reference(solution)).value
         assert value == parse_number(final).value
         for right in (solution, f"\\boxed{{{final}}}", f"The answer is ${final}.", f"#### {value}.00"):
             assert judged(right, solution).score == 1.0, (right, solution)
