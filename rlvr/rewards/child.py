@@ -28,24 +28,24 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Serve until the owner closes the pipe."""
-    requests, answers = _claim_pipes()
-    _die_with_owner(requests.fileno())
-    setup = _read(requests)
+    requests, answers = claim_pipes()
+    die_with_owner(requests.fileno())
+    setup = read_frame(requests)
     if setup is None:
         return
     reward = _prepare(setup, answers)
     if reward is None:
         return
-    while (request := _read(requests)) is not None:
+    while (request := read_frame(requests)) is not None:
         sample = wire.sample_from_plain(request["sample"])
         for index in range(request["first"], len(reward.specs)):
             judgement = reward.judge(index, sample)
-            _write(answers, wire.judgement_to_plain(judgement))
+            write_frame(answers, wire.judgement_to_plain(judgement))
             if judgement.exhausted:  # the owner replaces this process
                 break
 
 
-def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
+def claim_pipes() -> tuple[BinaryIO, BinaryIO]:
     """The pipes under new numbers, out of the way of verifiers that read or print."""
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
@@ -55,7 +55,7 @@ def _claim_pipes() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _die_with_owner(pipe: int) -> None:
+def die_with_owner(pipe: int) -> None:
     """Twofold, as each alone has a gap: code that holds the interpreter's lock, and systems other than Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -77,10 +77,10 @@ def _prepare(setup: dict[str, Any], answers: BinaryIO) -> Reward | None:
     try:
         reward = Reward.of([CriterionSpec(**spec) for spec in setup["specs"]])
     except ConfigError as error:
-        _write(answers, {"problems": error.problems})
+        write_frame(answers, {"problems": error.problems})
         return None
     _limit_memory(setup["memory_gb"])
-    _write(answers, {"identities": reward.identities})
+    write_frame(answers, {"identities": reward.identities})
     return reward
 
 
@@ -104,14 +104,16 @@ def _limit_memory(memory_gb: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _read(stream: BinaryIO) -> dict[str, Any] | None:
+def read_frame(stream: BinaryIO) -> dict[str, Any] | None:
+    """The next message of a pipe; None at its end."""
     header = stream.read(wire.HEADER.size)
     if len(header) < wire.HEADER.size:
         return None
     return wire.decode(stream.read(wire.body_length(header)))
 
 
-def _write(stream: BinaryIO, message: dict[str, Any]) -> None:
+def write_frame(stream: BinaryIO, message: dict[str, Any]) -> None:
+    """Send a message."""
     stream.write(wire.encode(message))
     stream.flush()
 

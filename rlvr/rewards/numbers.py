@@ -19,7 +19,7 @@ What is read, and what is not (each of these is tested):
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from rlvr.rewards import units
@@ -48,7 +48,7 @@ class Number:
     percent: bool = False
     unit: str = ""
     """Canonical unit, e.g. "km", "$", "km/hour"; "" when there is none that we know."""
-    worked_out: bool = True
+    worked_out: bool = field(default=True, compare=False)
     """False for a quotient that is not in lowest terms, and for a bare power of ten."""
 
     def __str__(self) -> str:

@@ -60,15 +60,25 @@ class Reading:
     def reference(self, text: str) -> tuple[Number, Locale | None]:
         """The number that a reference is, and the locale to read answers by where they leave it open.
 
-        Raises NotANumber.
+        A reference that is no number in its locale is read in English notation: data sets keep 3.5 for programs
+        whatever the language of their problems. Raises NotANumber.
         """
         if self.locale != AUTO:
             locale = locale_of(self.locale)
-            return self._parse(text, locale), locale
+            try:
+                return self._parse(text, locale), locale
+            except NotANumber:
+                if locale.decimal == ".":
+                    raise
+                return self._parse(text, ENGLISH), locale
         found = self._readings(text)
         if len({number.value for _, number in found}) > 1:
             raise NotANumber(f"it reads as {' or '.join(str(number) for _, number in found)}: set a locale")
         return found[0][1], found[0][0] if len(found) == 1 else None
+
+    def open_locale(self) -> Locale | None:
+        """The locale that was asked for; None where the reference is to decide and does not."""
+        return None if self.locale == AUTO else locale_of(self.locale)
 
     def answer(self, text: str, locale: Locale | None) -> Number:
         """The number that an answer is. `locale`: what `reference` gave. Raises NotANumber."""

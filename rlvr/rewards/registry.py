@@ -21,7 +21,12 @@ from rlvr.errors import ConfigError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _REGISTRY: dict[str, Verifier] = {}
-_BUILTIN_MODULES = ("rlvr.rewards.numeric_answer", "rlvr.rewards.answer_format")
+_BUILTIN_MODULES = (
+    "rlvr.rewards.numeric_answer",
+    "rlvr.rewards.math_answer",
+    "rlvr.rewards.worked_steps",
+    "rlvr.rewards.answer_format",
+)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class _Child:
                 "rlvr.rewards.child",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                env=_environment(),
+                env=grading_environment(),
                 start_new_session=True,
             )
         except OSError as error:
@@ -291,7 +291,7 @@ class WorkerPool:
         return Judgement(0.0, Status.TIMEOUT, f"{trouble.text}, twice")
 
 
-def _environment() -> dict[str, str]:
+def grading_environment() -> dict[str, str]:
     """This process's environment, and what lets the child find rlvr in a plain checkout."""
     environment = dict(os.environ)
     root = str(Path(rlvr.__file__).resolve().parents[1])

@@ -1,0 +1,161 @@
+"""Questions that need computer algebra, asked of a child process that can be killed.
+
+sympy and mpmath run in that child only, with a deadline and a memory limit for each question; the caller survives
+whatever they do. No signals and no timeouts by thread, so it works in any thread, in Ray actors and under asyncio.
+One child for each process, started at the first question. Must not know what the answers are used for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from rlvr.errors import DeadlineError, InfrastructureError
+from rlvr.rewards import wire
+from rlvr.rewards.worker import grading_environment
+
+#: For one question; nothing that is worth an answer takes longer.
+TIMEOUT_S = 1.2
+#: Importing sympy and math-verify, on a busy machine.
+START_TIMEOUT_S = 120.0
+#: Beyond what the child holds after its imports.
+MEMORY_MB = 300
+
+
+class Exhausted(Exception):
+    """The question used up its time or memory; the message says which."""
+
+
+class _Child:
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._lock = threading.Lock()
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            for attempt in (1, 2):
+                process = self._running()
+                try:
+                    answer = self._exchange(process, question, TIMEOUT_S)
+                except TimeoutError:
+                    self._kill()
+                    raise Exhausted(f"took longer than {TIMEOUT_S:g} s") from None
+                except (EOFError, OSError, ValueError) as error:
+                    code = self._kill()
+                    if attempt == 2:
+                        raise InfrastructureError(f"the symbolic child ended twice ({code}): {error}") from None
+                    continue
+                if answer.get("exhausted"):
+                    self._kill()
+                    raise Exhausted("ran out of memory")
+                return answer
+            raise InfrastructureError("unreachable")
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+            return self._process
+        if self._owner == os.getpid():
+            self._kill()
+        self._owner = os.getpid()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "rlvr.rewards.symbolic_child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=grading_environment(),
+                bufsize=0,
+            )
+        except OSError as error:
+            raise InfrastructureError(f"cannot start the symbolic child: {error}") from None
+        try:
+            self._exchange(self._process, {"memory_mb": MEMORY_MB}, START_TIMEOUT_S)
+        except TimeoutError:
+            self._kill()
+            raise DeadlineError("a verifier", "the symbolic child", "import sympy", START_TIMEOUT_S) from None
+        except (EOFError, OSError, ValueError) as error:
+            code = self._kill()
+            raise InfrastructureError(f"the symbolic child ended while it started ({code}): {error}") from None
+        return self._process
+
+    def _exchange(self, process: subprocess.Popen[bytes], message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        if process.stdin is None or process.stdout is None:
+            raise InfrastructureError("the symbolic child has no pipes")
+        deadline = time.monotonic() + timeout_s
+        process.stdin.write(wire.encode(message))
+        header = _read(process.stdout.fileno(), wire.HEADER.size, deadline)
+        return wire.decode(_read(process.stdout.fileno(), wire.body_length(header), deadline))
+
+    def _kill(self) -> int | None:
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        return process.wait()
+
+
+def _read(descriptor: int, length: int, deadline: float) -> bytes:
+    chunks: list[bytes] = []
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    while length:
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise TimeoutError
+        chunk = os.read(descriptor, length)
+        if not chunk:
+            raise EOFError("it closed its pipe")
+        chunks.append(chunk)
+        length -= len(chunk)
+    return b"".join(chunks)
+
+
+_CHILD = _Child()
+
+
+def installed() -> bool:
+    """Whether what the child needs can be imported."""
+    return all(importlib.util.find_spec(name) is not None for name in ("mpmath", "sympy", "math_verify"))
+
+
+def agree(one: list[Any], other: list[Any], digits: int) -> bool | None:
+    """Whether two trees (`expressions.to_plain`) agree to so many digits, at several points if they have variables.
+
+    None: they cannot be evaluated. Raises Exhausted, InfrastructureError.
+    """
+    return _answer(_CHILD.ask({"do": "agree", "one": one, "other": other, "digits": digits}))
+
+
+def equal_latex(one: str, other: str) -> bool | None:
+    """Whether two expressions in LaTeX that we do not read are equal, as sympy has it. Raises as `agree`."""
+    return _answer(_CHILD.ask({"do": "latex", "one": one, "other": other}))
+
+
+def irreducible(tree: list[Any]) -> bool | None:
+    """Whether a polynomial has no factors over the rationals but itself and numbers; None: not a polynomial."""
+    return _answer(_CHILD.ask({"do": "irreducible", "one": tree}))
+
+
+def child_id() -> int | None:
+    """Process id of the child, if it runs: for tests and for measuring its memory."""
+    process = _CHILD._process
+    return process.pid if process is not None and process.poll() is None else None
+
+
+def _answer(reply: dict[str, Any]) -> bool | None:
+    value = reply.get("answer")
+    if value is not None and not isinstance(value, bool):
+        raise InfrastructureError(f"the symbolic child answered {value!r}")
+    return value
