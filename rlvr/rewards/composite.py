@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from rlvr.errors import ConfigError
@@ -82,7 +83,7 @@ class Reward:
         """The reward of a configuration's `reward` section. Raises ConfigError."""
         return cls.of(specs_of(reward_config))
 
-    @property
+    @cached_property
     def identities(self) -> list[str]:
         """`name@version#hash` of each criterion's verifier."""
         return [verifier.identity(spec.options) for verifier, spec in zip(self.verifiers, self.specs, strict=True)]
@@ -108,12 +109,16 @@ def combine(
     sandbox: str,
 ) -> Verdict:
     """One verdict from the judgements of all criteria, in order."""
-    parts = {
-        spec.name: Part(judgement.score, float(spec.weight), judgement.status, judgement.evidence)
-        for spec, judgement in zip(specs, judgements, strict=True)
-    }
-    unjudged = [part for part in parts.values() if part.score is None]
-    score = None if unjudged else sum(part.weight * part.score for part in parts.values() if part.score is not None)
+    parts: dict[str, Part] = {}
+    unjudged: list[Part] = []
+    total = 0.0
+    for spec, judgement in zip(specs, judgements, strict=True):
+        part = parts[spec.name] = Part(judgement.score, float(spec.weight), judgement.status, judgement.evidence)
+        if part.score is None:
+            unjudged.append(part)
+        else:
+            total += part.weight * part.score
+    score = None if unjudged else total
     answer = judgements[0]
     return Verdict(
         score=score,

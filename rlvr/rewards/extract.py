@@ -11,20 +11,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple
 
-#: Marker -> what must be in the text, in lower case, for a search to be worth while.
-_SIGNS = {"####": ("####",), "boxed": ("\\boxed", "\\fbox"), "tag": ("</answer>",), "phrase": ("answer", "respuesta")}
-MARKERS = tuple(_SIGNS)
+#: Marker, and what must be in the text, in lower case, for a search to be worth while: one or the other.
+_SIGNS = (
+    ("####", "####", "####"),
+    ("boxed", "\\boxed", "\\fbox"),
+    ("tag", "</answer>", "</answer>"),
+    ("phrase", "answer", "respuesta"),
+)
+MARKERS = tuple(name for name, _, _ in _SIGNS)
 #: Nobody states a final answer more often than this.
 MAX_STATEMENTS = 100
 #: An answer without brackets is looked for over so many characters; a longer one is no number anyway.
 _MAX_REACH = 1100
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A place where the completion states its final answer."""
 
     text: str
@@ -70,6 +75,11 @@ _HEDGE = re.compile(
 )
 
 
+#: An answer has a letter or a digit.
+_SAYS = re.compile(r"[^\W_]")
+_start = attrgetter("start")
+
+
 def final_region(completion: str) -> int | None:
     """Where the text that counts begins. None while a think block is open: there is no final text yet."""
     begin, thinking = 0, False
@@ -93,10 +103,13 @@ def candidates(completion: str, begin: int = 0) -> list[Candidate]:
     """
     lowered = completion.lower()
     found: list[Candidate] = []
-    for name, signs in _SIGNS.items():
-        if any(sign in lowered for sign in signs):
+    for name, sign, other in _SIGNS:
+        if sign in lowered or other in lowered:
             found += islice(statements(completion, name, begin), MAX_STATEMENTS + 1)
-    return sorted((candidate for candidate in found if candidate.text), key=lambda candidate: candidate.start)
+    found = [candidate for candidate in found if candidate.text]
+    if len(found) > 1:
+        found.sort(key=_start)
+    return found
 
 
 def statements(completion: str, marker: str, begin: int = 0) -> Iterator[Candidate]:
@@ -125,7 +138,7 @@ def _after(text: str, marker: re.Pattern[str], begin: int, name: str) -> Iterato
         if sentence:
             end = sentence.start()
         answer = text[start:end].strip()
-        if any(character.isalnum() for character in answer):
+        if _SAYS.search(answer):
             yield Candidate(answer, match.start(), end, name, open_ended=end == len(text))
 
 

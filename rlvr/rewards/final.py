@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from rlvr.records import Status, Verdict
 from rlvr.rewards.extract import MAX_STATEMENTS, Candidate, candidates, final_region, hedged
@@ -18,8 +18,7 @@ from rlvr.rewards.sample import Sample
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Final(Generic[T]):
+class Final(NamedTuple, Generic[T]):
     """The final answer of a completion."""
 
     text: str
@@ -53,6 +52,8 @@ def final_answer(
         return no_answer(sample, "no marked final answer")
     if len(stated) > MAX_STATEMENTS:
         return verdict(0.0, Status.WRONG, f"more than {MAX_STATEMENTS} final answers", extracted=stated[-1].text)
+    if len(stated) == 1:
+        return _only(sample, stated[0], read, kind)
     meanings: dict[str, T | _Nothing] = {}
     for candidate in stated:
         if candidate.text not in meanings:
@@ -73,6 +74,19 @@ def final_answer(
             return _wrong(candidate, f"different final answers: {clip(last.text, 80)} and {clip(candidate.text, 80)}")
         last = Final(candidate.text, candidate.marker, meaning)
     return no_answer(sample, "no marked final answer") if last is None else last
+
+
+def _only(sample: Sample, candidate: Candidate, read: Callable[[str], T], kind: str) -> Final[T] | Verdict:
+    """The answer of the only statement: most completions have one, so the price of comparing is not paid for them."""
+    try:
+        meaning = read(candidate.text)
+    except ValueError as error:
+        if _states_nothing(candidate, [candidate], {}):
+            return no_answer(sample, "no marked final answer")
+        return _wrong(candidate, f"{clip(candidate.text, 80)!r} is not {kind}: {error}")
+    if hedged(sample.completion, candidate):
+        return _wrong(candidate, f"{clip(candidate.text, 80)!r} is followed by an alternative")
+    return Final(candidate.text, candidate.marker, meaning)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ import math
 import numbers
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlvr.records import Part, Status, Verdict
 from rlvr.rewards.sample import Sample
@@ -24,8 +23,7 @@ MAX_ANSWER = 200
 _OURS = frozenset({Status.BAD_REFERENCE, Status.VERIFIER_ERROR})
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """One criterion of one completion, before it is weighted."""
 
     score: float | None
@@ -87,7 +85,10 @@ def _where(error: BaseException) -> str:
 def as_judgement(result: Any) -> Judgement:
     """Whatever a verifier returned, as a Judgement. Of the wrong type, NaN or infinite: a failure."""
     if isinstance(result, Verdict):
-        evidence = "; ".join(part.evidence for part in result.parts.values() if part.evidence)
+        if len(result.parts) == 1:  # what `verdict` makes
+            evidence = next(iter(result.parts.values())).evidence
+        else:
+            evidence = "; ".join([part.evidence for part in result.parts.values() if part.evidence])
         return _checked(result.score, result.status, evidence, result.extracted, result.normalized)
     if isinstance(result, Part):
         return _checked(result.score, result.status, result.evidence)
@@ -103,8 +104,8 @@ def _checked(score: Any, status: Any, evidence: str, extracted: str = "", normal
     """A judgement whose score and status agree: no score if and only if the failure is ours."""
     if not isinstance(status, Status):
         return failure(f"returned the status {status!r}, which is not one of rlvr.records.Status")
-    evidence, extracted, normalized = str(evidence), clip(str(extracted), MAX_ANSWER), clip(str(normalized), MAX_ANSWER)
-    evidence = clip(evidence, MAX_EVIDENCE)
+    evidence = clip(str(evidence), MAX_EVIDENCE)
+    extracted, normalized = clip(str(extracted), MAX_ANSWER), clip(str(normalized), MAX_ANSWER)
     if score is None:
         ours = status if status in _OURS else Status.VERIFIER_ERROR
         return Judgement(None, ours, evidence or "could not verify", extracted, normalized)
@@ -118,6 +119,8 @@ def _checked(score: Any, status: Any, evidence: str, extracted: str = "", normal
 
 def _number(value: Any) -> float | str:
     """`value` as a finite float, or what is wrong with it."""
+    if type(value) is float and math.isfinite(value):  # nearly always
+        return value
     if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
         value = value.item()  # a zero-dimensional array or tensor
     if isinstance(value, (list, tuple, set, dict)) or getattr(value, "ndim", None):

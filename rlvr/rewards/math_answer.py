@@ -72,15 +72,9 @@ def math_answer(
     unevaluated: besides "quotients" and "none", "any": an expression may stand for a number.
     The other options are those of `numeric_answer`.
     """
-    reading = reading_of(
-        percent=percent,
-        compare_units=compare_units,
-        unicode_digits=unicode_digits,
-        words=words,
-        unevaluated="quotients" if unevaluated == "any" else unevaluated,
-        decimals=decimals,
-        locale=sample.locale or locale,
-    )
+    where_written = sample.locale or locale
+    number = "quotients" if unevaluated == "any" else unevaluated
+    reading = reading_of(percent, compare_units, unicode_digits, words, number, decimals, where_written)
     try:
         reference, where = _reference(sample.reference, reading)
     except ValueError as error:

@@ -30,18 +30,22 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 _POWER = re.compile(r"\^\s*\{\s*([+-]?[0-9]+)\s*\}(?!\s*[0-9])")
 _SCRIPT = re.compile(r"([\^_])\s*\{([^{}\\]*)\}")
 _GROUP = re.compile(r"(?<![\\^_A-Za-z])\{([^{}\\]*)\}")
-_SYMBOLS = [
-    (re.compile(r"\\(?:left|right|displaystyle|textstyle)(?![A-Za-z])|\\!"), ""),
-    (re.compile(r"\{,\}"), ","),
-    (re.compile(r"\\(?:[,;: \n]|q?quad(?![A-Za-z]))|(?<=\w)~"), " "),
-    (re.compile(r"\^\s*\{?\s*\\circ(?![A-Za-z])\s*\}?|\\(?:text)?degree(?![A-Za-z])"), "°"),
-    (re.compile(r"\\(?:times|cdot)(?![A-Za-z])"), "\u00d7"),
-    (re.compile(r"\\(?:approx|simeq|sim|thickapprox)(?![A-Za-z])"), "≈"),
-    (re.compile(r"\\(?:pounds|textsterling)(?![A-Za-z])"), "£"),
-    (re.compile(r"\\(?:text)?euro(?![A-Za-z])"), "€"),
-    (re.compile(r"\\[()\[\]]"), " "),
-    (re.compile(r"\\([%#&])"), r"\1"),
-]
+#: A command or an escaped sign; braces around a comma, and the circle of degrees, are taken whole.
+_COMMAND = re.compile(r"\\(?:[A-Za-z]+|[^A-Za-z])|\{,\}|\^\s*\{?\s*\\circ(?![A-Za-z])\s*\}?|(?<=\w)~")
+_SYMBOLS = {
+    **dict.fromkeys(("\\left", "\\right", "\\displaystyle", "\\textstyle", "\\!"), ""),
+    **dict.fromkeys(("\\,", "\\;", "\\:", "\\ ", "\\\n", "\\quad", "\\qquad", "~"), " "),
+    **dict.fromkeys(("\\(", "\\)", "\\[", "\\]"), " "),
+    **dict.fromkeys(("\\degree", "\\textdegree"), "°"),
+    **dict.fromkeys(("\\times", "\\cdot"), "\u00d7"),
+    **dict.fromkeys(("\\approx", "\\simeq", "\\sim", "\\thickapprox"), "≈"),
+    **dict.fromkeys(("\\pounds", "\\textsterling"), "£"),
+    **dict.fromkeys(("\\euro", "\\texteuro"), "€"),
+    "{,}": ",",
+    "\\%": "%",
+    "\\#": "#",
+    "\\&": "&",
+}
 #: Deeper nesting than this is nobody's way of writing a number.
 _MAX_NESTING = 6
 
@@ -70,19 +74,28 @@ def plain(text: str) -> str:
 
 
 def _latex(text: str) -> str:
-    for pattern, replacement in _SYMBOLS:
-        text = pattern.sub(replacement, text)
+    text = _COMMAND.sub(_symbol, text)
     for _ in range(_MAX_NESTING):
         before = text
-        text = _WRAPPER.sub(r" \1 ", text)
-        text = _FRACTION.sub(_fraction, text)
-        text = _POWER.sub(r"^\1", text)
-        text = _SCRIPT.sub(lambda m: f"^({m[2]})" if m[1] == "^" else f"_{m[2]}", text)
-        text = _BOX.sub(r" \1 ", text)
-        text = _GROUP.sub(r"\1", text)
-        if text == before:
+        if "\\" in text:
+            text = _FRACTION.sub(_fraction, _WRAPPER.sub(r" \1 ", text))
+        if "^" in text or "_" in text:
+            text = _SCRIPT.sub(_script, _POWER.sub(r"^\1", text))
+        if "\\" in text:
+            text = _BOX.sub(r" \1 ", text)
+        if "{" in text:
+            text = _GROUP.sub(r"\1", text)
+        if text == before or ("{" not in text and "\\" not in text):
             break
     return text
+
+
+def _symbol(match: re.Match[str]) -> str:
+    return "°" if match[0][0] == "^" else _SYMBOLS.get(match[0], match[0])
+
+
+def _script(match: re.Match[str]) -> str:
+    return f"^({match[2]})" if match[1] == "^" else f"_{match[2]}"
 
 
 def _fraction(match: re.Match[str]) -> str:

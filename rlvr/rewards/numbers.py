@@ -67,13 +67,15 @@ _CORE = re.compile(
     )""",
     re.VERBOSE,
 )
-_SIMPLE = re.compile(r"-?[0-9]{1,30}", re.ASCII)
+#: Most answers, in English notation. What it matches reads the same by the long way.
+_SIMPLE = re.compile(r"(-?)(\$?)((?:[1-9][0-9]{0,2}(?:,[0-9]{3}){1,9}|[0-9]{1,30}))(\.[0-9]{1,20})?", re.ASCII)
 #: What stands between a name and its value: x = 5, Total: 72.
 _EQUALS = re.compile(r"[=≈]|(?<=[A-Za-z]):(?=\s)")
 _NAME = re.compile(r"[^\W\d_]\w*(?:[\s'-]+[^\W\d_]\w*)*")
 _APPROXIMATELY = re.compile(
     r"(?:~|approximately|approx\.?|about|roughly|around|exactly|aproximadamente|exactamente)\s*", re.IGNORECASE
 )
+_NUMBER_STARTS = frozenset("0123456789.-+$")
 _PERCENT = re.compile(r"\s*(?:%|per\s?cent\b|percentage\b|por\s?ciento\b)", re.IGNORECASE)
 _EXPONENT_OF_UNIT = r"(?:\s*\^\s*\(?\s*([23])\s*\)?)?"
 _UNIT = re.compile(
@@ -89,14 +91,17 @@ def parse_number(text: str, *, unicode_digits: bool = False, locale: Locale = EN
     if len(text) > MAX_LENGTH:
         raise NotANumber(f"longer than {MAX_LENGTH} characters")
     stripped = text.strip()
-    if _SIMPLE.fullmatch(stripped):  # most answers, so the price of the rest is not paid for them
-        return Number(Fraction(int(stripped)))
+    simple = _SIMPLE.fullmatch(stripped)
+    if simple and (locale.decimal == "." or (not simple[4] and "," not in stripped)):
+        return _simple_number(*simple.groups())
     if unicode_digits:
         stripped = ascii_digits(stripped)
     stripped = locale.to_english(_bare(" ".join(plain(stripped).split())))
     if not stripped:
         raise NotANumber("empty")
     words = units.words_of(locale.language)
+    if "=" not in stripped and "≈" not in stripped and ":" not in stripped:
+        return _read(stripped, words)
     *names, last = _EQUALS.split(stripped)
     number = _read(last.strip(), words)
     for name in names:
@@ -111,6 +116,12 @@ def parse_number(text: str, *, unicode_digits: bool = False, locale: Locale = EN
     return number
 
 
+def _simple_number(sign: str, currency: str, whole: str, places: str | None) -> Number:
+    digits = whole.replace(",", "")
+    value = Fraction(digits + places) if places else Fraction(int(digits))
+    return Number(-value if sign else value, False, currency)
+
+
 def _bare(text: str) -> str:
     """Without the emphasis, quotes and punctuation around it, and without one pair of parentheses."""
     text = text.lstrip(" \t\r\n*_`'\"\u201c\u2018:").rstrip(" \t\r\n*_`'\"\u201d\u2019.,;:")
@@ -120,7 +131,8 @@ def _bare(text: str) -> str:
 
 
 def _read(text: str, words: Words) -> Number:
-    text = text[m.end() :] if (m := _APPROXIMATELY.match(text)) else text
+    if text[:1] not in _NUMBER_STARTS and (approximately := _APPROXIMATELY.match(text)):
+        text = text[approximately.end() :]
     match = _CORE.match(text)
     if match is None:
         raise NotANumber("not a number")
@@ -285,7 +297,8 @@ def equal(answer: Number, reference: Number, *, percent: str = "either", compare
     """
     if compare_units and answer.unit and reference.unit and not _units_agree(answer.unit, reference.unit):
         return False
-    if answer.value == reference.value:
+    one, other = answer.value, reference.value
+    if one.numerator == other.numerator and one.denominator == other.denominator:  # == of fractions is slow
         return True
     if percent == "either" and answer.percent != reference.percent:
         signed, bare = (answer, reference) if answer.percent else (reference, answer)

@@ -75,15 +75,8 @@ def numeric_answer(
       can be read in two ways, the reference's way of writing decides, and where that says nothing, it is refused.
       A sample's own locale goes before this one.
     """
-    reading = reading_of(
-        percent=percent,
-        compare_units=compare_units,
-        unicode_digits=unicode_digits,
-        words=words,
-        unevaluated=unevaluated,
-        decimals=decimals,
-        locale=sample.locale or locale,
-    )
+    where_written = sample.locale or locale
+    reading = reading_of(percent, compare_units, unicode_digits, words, unevaluated, decimals, where_written)
     try:
         reference, where = _reference(sample.reference, reading)
     except ValueError as error:
@@ -132,10 +125,10 @@ def bare_reference(reference: str) -> str:
 
 
 def _compare(shown: str, answer: Number, reference: Number, reading: Reading, sample: Sample, marker: str) -> Verdict:
-    right = reading.same(answer, reference, sample)
-    evidence = f"{marker}: {answer} {'=' if right else '!='} {reference}"
-    status = Status.OK if right else Status.WRONG
-    return verdict(float(right), status, evidence, extracted=shown, normalized=str(answer))
+    written = str(answer)
+    if reading.same(answer, reference, sample):
+        return verdict(1.0, Status.OK, f"{marker}: {written} = {reference}", extracted=shown, normalized=written)
+    return verdict(0.0, Status.WRONG, f"{marker}: {written} != {reference}", extracted=shown, normalized=written)
 
 
 def _last(sample: Sample, reference: Number, reading: Reading, where: Locale | None) -> Verdict:

@@ -23,7 +23,7 @@ MAX_DECIMALS = 30
 _ASKS_PERCENT = re.compile(r"%|per\s?cent|porcentaje|por\s?ciento", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # eq: `reading_of` makes each once, so identity is enough, and fast
 class Reading:
     """How numbers are read and compared. The fields are the verifiers' options."""
 
@@ -135,9 +135,9 @@ class Reading:
 
 
 @lru_cache(maxsize=256)
-def reading_of(**options: Any) -> Reading:
-    """A Reading, made once for the same options."""
-    return Reading(**options)
+def reading_of(*options: Any) -> Reading:
+    """A Reading, made once for the same options (its fields, in order)."""
+    return Reading(*options)
 
 
 def rounded(value: Fraction, decimals: int) -> Fraction:

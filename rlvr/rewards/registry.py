@@ -25,6 +25,7 @@ _BUILTIN_MODULES = (
     "rlvr.rewards.numeric_answer",
     "rlvr.rewards.math_answer",
     "rlvr.rewards.worked_steps",
+    "rlvr.rewards.answer_form",
     "rlvr.rewards.answer_format",
 )
 

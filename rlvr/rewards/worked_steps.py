@@ -28,7 +28,7 @@ from rlvr.rewards.identity import TooExpensive, exact
 from rlvr.rewards.judgement import clip, verdict
 from rlvr.rewards.locale import ENGLISH, Locale, locale_of
 from rlvr.rewards.numbers import Number
-from rlvr.rewards.reading import MAX_DECIMALS, reading_of, rounded
+from rlvr.rewards.reading import MAX_DECIMALS, Reading, rounded
 from rlvr.rewards.registry import reward
 from rlvr.rewards.sample import Sample
 
@@ -209,7 +209,7 @@ def _value(side: str) -> Fraction | None:
 
 def _final(sample: Sample, locale_name: str) -> Number | None:
     """The final answer, if there is one number."""
-    reading = reading_of(percent="either", locale=locale_name)
+    reading = Reading(percent="either", locale=locale_name)
     final = final_answer(
         sample,
         lambda text: reading.answer(text, locale_of(locale_name)),
