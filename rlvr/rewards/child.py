@@ -79,6 +79,7 @@ def _prepare(setup: dict[str, Any], answers: BinaryIO) -> Reward | None:
     except ConfigError as error:
         write_frame(answers, {"problems": error.problems})
         return None
+    reward.prepare()
     _limit_memory(setup["memory_gb"])
     write_frame(answers, {"identities": reward.identities})
     return reward

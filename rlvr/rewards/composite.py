@@ -88,6 +88,12 @@ class Reward:
         """`name@version#hash` of each criterion's verifier."""
         return [verifier.identity(spec.options) for verifier, spec in zip(self.verifiers, self.specs, strict=True)]
 
+    def prepare(self) -> None:
+        """What the verifiers want to be done once before they judge; see `registry.Verifier.prepare`."""
+        for prepare in dict.fromkeys(verifier.prepare for verifier in self.verifiers):
+            if prepare is not None:
+                prepare()
+
     def judge(self, index: int, sample: Sample) -> Judgement:
         """What one criterion says."""
         return judge(self.verifiers[index].function, sample, self.specs[index].options)

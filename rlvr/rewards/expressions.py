@@ -36,7 +36,7 @@ _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+")
 _NORMAL = [
     (re.compile(r"\\(?:left|right|displaystyle|textstyle|limits|[bB]igg?[lr]?)(?![A-Za-z])"), ""),
-    (re.compile(r"\\(?:[,;:!\s]|q?quad(?![A-Za-z]))|~|\s+"), " "),
+    (re.compile(r"(?<!\\)\\(?:[,;:!\s]|q?quad(?![A-Za-z]))|~|\s+"), " "),
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
     (re.compile(r"\\(?:cdot|times|ast)(?![A-Za-z])|[\u00d7\u00b7\u22c5\u2217]|\*(?!\*)(?<!\*\*)"), "*"),
     (re.compile(r"\*\*"), "^"),
@@ -121,7 +121,7 @@ def _split(word: str) -> list[str]:
         known = next((rest[:size] for size in range(min(8, len(rest)), 1, -1) if _known(rest[:size])), "")
         names.append(known or rest[0])
         rest = rest[len(names[-1]) :]
-    if sum(len(name) == 1 for name in names) > 4:
+    if sum(len(name) == 1 for name in names) > 3:
         raise Unreadable(f"{word!r} is a word")
     return names
 

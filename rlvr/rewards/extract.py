@@ -56,8 +56,8 @@ PHRASE = re.compile(
     r"\b(?:answer\b(?:[^.\n:=0-9<#\\]{0,40}?\b(?:is|was|(?:should|would|will|must) be|equals)\b|[ *_]{0,4}(?:=|(?=:)))"
     r"|respuesta\b(?:[^.\n:=0-9<#\\]{0,40}?\b(?:es|era|sería|será|(?:debe|debería|tiene que) ser)\b"
     r"|(?: final| correcta)?[ *_]{0,4}(?:=|(?=:))))"
-    r"[ *_]{0,4}:?|\*\*\s*(?:(?:the )?final answer|(?:la )?respuesta final)\s*\*\*",
-    re.IGNORECASE,
+    r"[ *_]{0,4}:?|(?:\*\*|^#{1,3})\s*(?:(?:the )?final answer|(?:la )?respuesta final)[ ]*(?:\*\*|$)",
+    re.IGNORECASE | re.MULTILINE,
 )
 #: Between a marker and its answer: spaces, emphasis, the opening of displayed mathematics.
 _LEAD = re.compile(r"(?:[\s*_]|\\\[|\\\(|\$\$(?=\s))*")
@@ -78,6 +78,12 @@ _HEDGE = re.compile(
 #: An answer has a letter or a digit.
 _SAYS = re.compile(r"[^\W_]")
 _start = attrgetter("start")
+
+
+#: An answer that is begun: where it is closed too, it is a statement of its own.
+_BEGUN = re.compile(r"(?:<answer>|\\(?:boxed|fbox)\s*\{)[^<}]*[^\s<}]", re.IGNORECASE)
+#: What follows a box and belongs to it: \boxed{7}{8}, \boxed{7}2, \boxed{7}^2.
+_GOES_ON = re.compile(r"\s*\{|[0-9^_]|\.[0-9]")
 
 
 def final_region(completion: str) -> int | None:
@@ -122,8 +128,15 @@ def statements(completion: str, marker: str, begin: int = 0) -> Iterator[Candida
 
 
 def hedged(completion: str, candidate: Candidate) -> bool:
-    """Whether the statement goes on with another possibility."""
+    """Whether the statement goes on with another possibility, or goes on at all where it ought to end."""
+    if candidate.marker == "boxed" and _GOES_ON.match(completion, candidate.end):
+        return True
     return _HEDGE.match(completion, candidate.end) is not None
+
+
+def begun_after(completion: str, end: int) -> bool:
+    """Whether a box or answer tag is begun after the last statement, with something in it, and not closed."""
+    return _BEGUN.search(completion, end) is not None
 
 
 def _after(text: str, marker: re.Pattern[str], begin: int, name: str) -> Iterator[Candidate]:

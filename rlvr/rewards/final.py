@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from rlvr.records import Status, Verdict
-from rlvr.rewards.extract import MAX_STATEMENTS, Candidate, candidates, final_region, hedged
+from rlvr.rewards.extract import MAX_STATEMENTS, Candidate, begun_after, candidates, final_region, hedged
 from rlvr.rewards.judgement import clip, verdict
 from rlvr.rewards.sample import Sample
 
@@ -52,6 +52,8 @@ def final_answer(
         return no_answer(sample, "no marked final answer")
     if len(stated) > MAX_STATEMENTS:
         return verdict(0.0, Status.WRONG, f"more than {MAX_STATEMENTS} final answers", extracted=stated[-1].text)
+    if not sample.truncated and begun_after(sample.completion, stated[-1].end):
+        return _wrong(stated[-1], f"{clip(stated[-1].text, 80)!r} is followed by another answer, which is not closed")
     if len(stated) == 1:
         return _only(sample, stated[0], read, kind)
     meanings: dict[str, T | _Nothing] = {}

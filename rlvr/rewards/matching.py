@@ -16,7 +16,7 @@ from rlvr.rewards.structures import ZERO, Answer, Interval, Items, Leaf, Relatio
 
 #: Digits that two expressions must agree in, besides twice as many as they have signs.
 _DIGITS = 40
-_MAX_DIGITS = 400
+_MAX_DIGITS = 2000
 
 
 @dataclass
@@ -28,6 +28,8 @@ class Matcher:
     """Bare lists must have the order of the reference."""
     unevaluated: bool = False
     """An expression may stand where the reference is a number."""
+    compare_units: bool = True
+    """Units behind expressions must agree where both sides have one."""
     cheap: bool = False
     """Never ask the symbolic child: what it would have to decide counts as different."""
     stage: str = field(default="structure", init=False)
@@ -51,6 +53,9 @@ class Matcher:
         if reference.number is not None and not self.unevaluated:
             self.stage = "not worked out"
             return False
+        if self.compare_units and answer.unit and reference.unit and answer.unit != reference.unit:
+            self.stage = "units"
+            return False
         if answer.tree is None or reference.tree is None:
             return answer.text == reference.text
         return self._trees(answer.tree, reference.tree)
@@ -60,7 +65,9 @@ class Matcher:
         decided = identity.same(one, other)
         if decided is None and not self.cheap:
             self.stage = "symbolic"
-            digits = min(_DIGITS + 2 * (size(one) + size(other)) + _written_digits(one, other), _MAX_DIGITS)
+            digits = _DIGITS + 2 * (size(one) + size(other)) + _written_digits(one) + _written_digits(other)
+            if digits > _MAX_DIGITS:
+                raise identity.TooExpensive("too many digits")
             decided = symbolic.agree(to_plain(one), to_plain(other), digits)
         return bool(decided)
 
@@ -134,15 +141,12 @@ class Matcher:
         return bool(identity.proportional(one, other))
 
 
-def _written_digits(*trees: Node) -> int:
-    """Digits of all numbers in trees: so many must agree before a long decimal can pass for what it comes near."""
-    total = 0
-    for tree in trees:
-        if tree[0] == "num":
-            total += (tree[1].numerator.bit_length() + tree[1].denominator.bit_length()) // 3
-        else:
-            total += _written_digits(*(part for part in tree[1:] if isinstance(part, tuple)))
-    return total
+def _written_digits(tree: Node) -> int:
+    """Digits of all numbers in a tree, worked out: one that is nearly another must not pass for it. TooExpensive."""
+    value = identity.exact(tree)
+    if value is not None:
+        return (value.numerator.bit_length() + value.denominator.bit_length()) // 3
+    return sum(_written_digits(part) for part in tree[1:] if isinstance(part, tuple))
 
 
 def _open_pair(answer: Answer) -> Answer:

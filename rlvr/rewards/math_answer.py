@@ -14,6 +14,7 @@ Finding the answer, several answers and hedges: as in `numeric_answer`. The poli
 
 from __future__ import annotations
 
+import contextlib
 from functools import lru_cache
 
 from rlvr.records import Status, Verdict
@@ -53,7 +54,7 @@ def check_options(
         raise ValueError("math_answer needs math-verify: pip install 'rlvr[math]'")
 
 
-@reward("math_answer", version="1", check=check_options)
+@reward("math_answer", version="1", check=check_options, prepare=symbolic.start)
 def math_answer(
     sample: Sample,
     *,
@@ -81,14 +82,19 @@ def math_answer(
         return _bad_reference(sample, str(error))
 
     def meaning(text: str) -> Answer:
-        if isinstance(reference, Text):
+        try:
+            answer = read(text, lambda part: reading.answer(part, where), where or ENGLISH)
+        except Unreadable:
+            if not isinstance(reference, Text):
+                raise
             return plain_text(text)
-        return read(text, lambda part: reading.answer(part, where), where or ENGLISH)
+        return plain_text(text) if isinstance(reference, Text) and not isinstance(answer, Text) else answer
 
     def matcher(cheap: bool) -> Matcher:
         return Matcher(
             same_number=lambda one, other: reading.same(one, other, sample),
             ordered=ordered,
+            compare_units=compare_units,
             unevaluated=unevaluated == "any",
             cheap=cheap,
         )
@@ -164,12 +170,12 @@ def _reference(text: str, reading: Reading) -> tuple[Answer, Locale | None]:
     text = bare_reference(text)
     if not text.strip():
         raise NotANumber("it is empty")
-    try:
-        number, where = reading.reference(text)
-        return Leaf(text, number, ("num", number.value)), where
-    except NotANumber:
-        where = reading.open_locale()
+    where = reading.open_locale()
+    if "=" not in text:
+        with contextlib.suppress(NotANumber):
+            number, where = reading.reference(text)
+            return Leaf(text, number, ("num", number.value)), where
     try:
         return read(text, lambda part: reading.answer(part, where), where or ENGLISH), where
-    except (Unreadable, NotANumber):
+    except Unreadable:
         return plain_text(text), where

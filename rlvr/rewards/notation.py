@@ -16,13 +16,13 @@ _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-", st
 _CHARACTERS = str.maketrans("\u2212\u2013\ufe63\uff0d\u2044\uff05\u00ba", "----/%°")
 #: What stands for a separator of thousands in every country: thin and no-break spaces, LaTeX's \,.
 GROUP = "\ue001"  # private use
-_GROUPING_SPACE = re.compile(r"(?<=[0-9])(?:\\,|[\u2009\u202f\u00a0])(?=[0-9]{3}(?![0-9]))")
+_GROUPING_SPACE = re.compile(r"(?<=[0-9])(?:\\[, ]|[\u2009\u202f\u00a0])(?=[0-9]{3}(?![0-9]))")
 _VULGAR_RUN = re.compile(f"(?:([0-9])\\s*)?([{''.join(_VULGAR)}])")
 _SUPERSCRIPT_RUN = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 
 _DOLLAR = "\ue000"  # private use: an escaped dollar sign while the delimiters $...$ are removed
 
-_ARGUMENT = r"\s*(?:\{\s*([^{}\\]*?)\s*\}|([0-9]))"
+_ARGUMENT = r"\s*(?:\{\s*([^{}\\]+?)\s*\}|([0-9]))"
 # No digit may follow: \frac123 is 1/2 times 3, not 1/23.
 _FRACTION = re.compile(rf"(?:([0-9])\s*)?\\[dtc]?frac{_ARGUMENT}{_ARGUMENT}(?!\s*[0-9])")
 _WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it|sf)|mbox|hbox)\s*\{([^{}]*)\}")
@@ -57,7 +57,7 @@ def ascii_digits(text: str) -> str:
 
 def plain(text: str) -> str:
     """`text` in plain characters, GROUP between groups of digits. Linear in its length, for a given nesting."""
-    if not text.isascii() or "\\," in text:
+    if not text.isascii() or "\\," in text or "\\ " in text:
         text = _GROUPING_SPACE.sub(GROUP, text)
     if not text.isascii():
         text = text.translate(_CHARACTERS)

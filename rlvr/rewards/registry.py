@@ -39,6 +39,8 @@ class Verifier:
     function: Callable[..., Any]
     check: Callable[..., None] | None = None
     """Called with the options at start; raises ValueError when their values make no sense."""
+    prepare: Callable[[], None] | None = None
+    """Called once in each grading process before the first completion: what would make that one slow."""
     source: str = ""
     """Source text of a user's function: part of its identity, as nobody counts up its version."""
 
@@ -48,7 +50,13 @@ class Verifier:
         return f"{self.name}@{self.version}#{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
-def reward(name: str, *, version: str = "1", check: Callable[..., None] | None = None) -> Callable[[F], F]:
+def reward(
+    name: str,
+    *,
+    version: str = "1",
+    check: Callable[..., None] | None = None,
+    prepare: Callable[[], None] | None = None,
+) -> Callable[[F], F]:
     """Register a verifier. `version` must change whenever the function may judge something differently.
 
     Raises ValueError when another function has the name.
@@ -58,7 +66,7 @@ def reward(name: str, *, version: str = "1", check: Callable[..., None] | None =
         known = _REGISTRY.get(name)
         if known is not None and known.function.__qualname__ != function.__qualname__:
             raise ValueError(f"a verifier named {name!r} exists already: {known.function.__module__}")
-        _REGISTRY[name] = Verifier(name, version, function, check)
+        _REGISTRY[name] = Verifier(name, version, function, check, prepare)
         return function
 
     return register
@@ -127,6 +135,7 @@ def _user_function(name: str, key: str) -> Verifier:
         registered.version if registered else "0",
         function,
         registered.check if registered else None,
+        registered.prepare if registered else None,
         source=_source(function),
     )
 

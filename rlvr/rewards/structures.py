@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from rlvr.rewards.expressions import MAX_LENGTH, Node, Unreadable, normal, parse
 from rlvr.rewards.locale import ENGLISH, Locale
 from rlvr.rewards.numbers import NotANumber, Number
+from rlvr.rewards.units import ENGLISH as ENGLISH_WORDS
 
 MAX_ITEMS = 50
 _MAX_DEPTH = 5
 #: Item of a list that says "and so on".
 _DOTS = re.compile(r"\\(?:[lc]?dots|ldots|dotsc)|\.\.\.|…")
-_WORD_SEPARATOR = re.compile(r"\s*,?\s+(?:and|or|y|o)\s+")
+_WORDS = r"\s*,?\s+(?:and|or)\s+"
+#: Spanish y is a variable beside a sign: x - y + 1.
+_SPANISH_WORDS = r"(?<![-+*/=<>^])\s+[yo]\s+(?![-+*/=<>^])"
 _RELATION = re.compile(r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|\\ne(?![A-Za-z])|\\approx(?![A-Za-z])|[<>=]")
 _SIGNS = {"\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\approx": "=", "<": "<", ">": ">", "=": "="}
 _MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 #: What stands left of "=" as the name of a value: x, x_1, f(x), A', or a few words.
 _NAME = re.compile(r"[A-Za-z](?:_\{?\w+\}?)?'?(?:\([a-z]\))?|\\[a-z]+(?:_\{?\w+\}?)?|[A-Za-z]{2,}(?: [A-Za-z]+){0,4}")
+_EQUATION = re.compile(r"[\s$\\(\[]*[A-Za-z](?:_\{?\w+\}?)?\s*=")
+#: A unit behind an expression: 12\sqrt{3}\text{ cm}^2.
+_UNIT = re.compile(
+    r"\\(?:text|mathrm|mbox)\s*\{\s*(?:(square|cubic|sq\.?)\s+)?([A-Za-z]+)\.?\s*\}"
+    r"(?:\s*\^\s*\{?\s*([23])\s*\}?)?[\s$.]*$"
+)
 _IN = re.compile(r"^\s*([A-Za-z])\s*(?:\\in(?![A-Za-z])|∈)\s*")
 _CUP = re.compile("\\\\cup(?![A-Za-z])|\u222a")
 _EMPTY = re.compile(r"\\(?:emptyset|varnothing)|∅")
@@ -39,6 +48,8 @@ class Leaf:
     text: str
     number: Number | None
     tree: Node | None
+    unit: str = ""
+    """Of an expression; a number has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +117,18 @@ class _Reader:
     def answer(self, text: str, depth: int) -> Answer:
         if depth > _MAX_DEPTH:
             raise Unreadable(f"nested deeper than {_MAX_DEPTH}")
-        try:
-            number = self.number(text)
-        except NotANumber:
-            pass
-        else:
-            return Leaf(text.strip(), number, ("num", number.value))
+        if not _EQUATION.match(text):  # x = 5 and y = 5 may be lines
+            try:
+                number = self.number(text)
+            except NotANumber:
+                pass
+            else:
+                return Leaf(text.strip(), number, ("num", number.value))
         if depth == 0:
+            text, unit = _without_unit(text)
+            if unit:
+                found = self.answer(text, depth)
+                return replace(found, unit=unit) if isinstance(found, Leaf) else found
             text = normal(_undelimited(text)).strip(" .*:")
             text = re.sub(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}", r"\1", text)
         text = text.strip()
@@ -123,9 +139,9 @@ class _Reader:
         if inside := _IN.match(text):
             text = text[inside.end() :]
         for split in (self._union, self._list, self._relation, self._bracketed, self._ratio):
-            found = split(text, depth)
-            if found is not None:
-                return found
+            structure = split(text, depth)
+            if structure is not None:
+                return structure
         return self._leaf(text)
 
     def _leaf(self, text: str) -> Answer:
@@ -150,7 +166,7 @@ class _Reader:
         return Items("union", tuple(_as_interval(self.answer(part, depth + 1)) for part in parts))
 
     def _list(self, text: str, depth: int) -> Answer | None:
-        items = _split(text, self._commas)
+        items = _split(text, self._separators)
         if len(items) == 1:
             return None
         if len(items) > MAX_ITEMS:
@@ -161,8 +177,11 @@ class _Reader:
         return Items("list", tuple(_value(self.answer(item, depth + 1)) for item in items))
 
     @property
-    def _commas(self) -> str:
-        return r";|,(?=\s)" if self.locale.decimal == "," else r"[,;]"
+    def _separators(self) -> str:
+        """What stands between the items of a list: commas, unless they are decimal, semicolons, and words."""
+        commas = r";|,(?=\s)" if self.locale.decimal == "," else r"[,;]"
+        words = f"{_WORDS}|{_SPANISH_WORDS}" if self.locale.language == "es" else _WORDS
+        return f"{words}|{commas}"
 
     def _relation(self, text: str, depth: int) -> Answer | None:
         signs = [(match.start(), match.end(), _SIGNS[match[0]]) for match in _RELATION.finditer(text)]
@@ -210,7 +229,7 @@ class _Reader:
         if (opening == "\\{") != (closing == "\\}"):
             return None
         inner = text[len(opening) : len(text) - len(closing)]
-        items = _split(inner, self._commas)
+        items = _split(inner, self._separators)
         if opening == "\\{":
             if not inner.strip():
                 return Text("{}")
@@ -244,17 +263,26 @@ class _Reader:
         return Items("ratio", tuple(self.answer(item, depth + 1) for item in items[:MAX_ITEMS]))
 
 
+def _without_unit(text: str) -> tuple[str, str]:
+    """An expression and its unit, when that is one we know; units are not counted for more than to be compared."""
+    match = _UNIT.search(text) if "\\" in text else None
+    if match is None or not text[: match.start()].strip(" $"):
+        return text, ""
+    word = match[2].lower()
+    name = "unit" if word in ("unit", "units") else ENGLISH_WORDS.units.get(word, "")
+    power = match[3] or ({"s": "2", "c": "3"}[match[1][0]] if match[1] else "")
+    return (text[: match.start()], f"{name}^{power}" if power else name) if name else (text, "")
+
+
 def _undelimited(text: str) -> str:
     """Without the delimiters of mathematics and emphasis around it."""
     text = re.sub(r"\\[()\[\]]|\\\$", " ", text)
     return text.replace("$", " ").replace("**", " ")
 
 
-def _split(text: str, commas: str) -> list[str]:
+def _split(text: str, separators: str) -> list[str]:
     """The parts between separators that stand outside of all brackets."""
-    pattern = re.compile(
-        rf"(?P<open>\\\{{|[(\[{{])|(?P<close>\\\}}|[)\]}}])|(?P<cut>{commas}|{_WORD_SEPARATOR.pattern})"
-    )
+    pattern = re.compile(rf"(?P<open>\\\{{|[(\[{{])|(?P<close>\\\}}|[)\]}}])|(?P<cut>{separators})")
     parts, depth, start = [], 0, 0
     for match in pattern.finditer(text):
         if match["open"]:
@@ -275,7 +303,7 @@ def _one_pair(text: str) -> bool:
     depth = 0
     for place, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
-        if depth == 0:
+        if depth == 0 and character in ")]}":
             return place == len(text) - 1
     return False
 

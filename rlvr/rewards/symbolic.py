@@ -39,6 +39,10 @@ class _Child:
         self._owner = 0
         self._lock = threading.Lock()
 
+    def start(self) -> None:
+        with self._lock:
+            self._running()
+
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
             for attempt in (1, 2):
@@ -128,6 +132,11 @@ _CHILD = _Child()
 def installed() -> bool:
     """Whether what the child needs can be imported."""
     return all(importlib.util.find_spec(name) is not None for name in ("mpmath", "sympy", "math_verify"))
+
+
+def start() -> None:
+    """Start the child now, so that no completion waits for it. Raises InfrastructureError, DeadlineError."""
+    _CHILD.start()
 
 
 def agree(one: list[Any], other: list[Any], digits: int) -> bool | None:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 _SPELLINGS = {
-    "$": "dollar dollars usd bucks",
+    "$": "$ dollar dollars usd bucks",
     "cent": "cent cents ¢",
     "euro": "euro euros eur €",
     "pound sterling": "gbp £",
@@ -128,8 +128,8 @@ _NUMBER_WORDS = (
     "sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand"
 )
 _NEVER = (
-    r"maybe|perhaps|possibly|alternatively|factorial|squared|cubed|sqrt|infinity|square\s+roots?|(?:or|and)\s+(?:more|less)"
-    rf"|(?:and|or|to|plus|minus|times|over|by)\s+(?:an?\s+)?(?:{_NUMBER_WORDS})"
+    r"maybe|perhaps|possibly|alternatively|otherwise|unless|wrong|incorrect|negative|below\s+zero|factorial|squared|cubed|sqrt|infinity|square\s+roots?|(?:or|and)\s+(?:more|less)"
+    rf"|(?:and|or|to|plus|minus|times|over|by|(?:more|less|fewer)\s+than)\s+(?:an?\s+)?(?:{_NUMBER_WORDS})"
 )
 _SPANISH_NOT_FIRST = (
     "o u y ni más mas menos módulo medio media medios medias tercio tercios cuarto cuartos quinto quintos "
@@ -140,7 +140,7 @@ _SPANISH_NUMBER_WORDS = (
     "dieciséis|diecisiete|dieciocho|diecinueve|veinte|treinta|cuarenta|cincuenta|sesenta|setenta|ochenta|noventa|cien|mil"
 )
 _SPANISH_NEVER = (
-    r"quizás?|tal\s+vez|acaso|posiblemente|a\s+lo\s+mejor|al\s+cuadrado|al\s+cubo|factorial|o\s+más|o\s+menos"
+    r"quizás?|tal\s+vez|acaso|incorrecto|incorrecta|equivocado|equivocada|negativo|bajo\s+cero|a\s+menos\s+que|salvo|posiblemente|a\s+lo\s+mejor|al\s+cuadrado|al\s+cubo|factorial|o\s+más|o\s+menos"
     rf"|(?:y|o|u|a|más|menos|por|entre|sobre)\s+(?:{_SPANISH_NUMBER_WORDS})"
 )
 #: Words of one or two letters that may follow a number; any other so short is read as a variable.
