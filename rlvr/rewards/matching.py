@@ -80,7 +80,8 @@ class Matcher:
             if kinds == {"list"} and self.ordered:
                 return self._in_order(answer.items, reference.items)
             return self._in_any_order(answer.items, reference.items)
-        if len(kinds) != 1:
+        brackets = {kind[-1] for kind in kinds if kind.startswith("matrix")}
+        if len(kinds) != 1 and not (len(brackets) == 2 and brackets <= {"p", "b"}):  # round or square is all the same
             self.stage = "another kind of answer"
             return False
         if answer.kind == "union":

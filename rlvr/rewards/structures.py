@@ -36,6 +36,7 @@ _UNIT = re.compile(
 )
 _IN = re.compile(r"^\s*([A-Za-z])\s*(?:\\in(?![A-Za-z])|∈)\s*")
 _CUP = re.compile("\\\\cup(?![A-Za-z])|\u222a")
+_MATRIX = re.compile(r"\\begin\s*\{([pbBvV]?)(?:small)?matrix\}(.*)\\end\s*\{\1(?:small)?matrix\}", re.DOTALL)
 _EMPTY = re.compile(r"\\(?:emptyset|varnothing)|∅")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])|±")
 _TEXT = re.compile(r"[A-Za-z][A-Za-z' -]{0,60}")
@@ -54,7 +55,8 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Several answers. kind: list (bare), tuple, set, ratio, union (of intervals)."""
+    """Several answers. kind: list (bare), tuple, set, ratio, union (of intervals), matrix
+    (of rows), row."""
 
     kind: str
     items: tuple[Answer, ...]
@@ -138,7 +140,7 @@ class _Reader:
             return Text("..." if _DOTS.fullmatch(text) else "{}")
         if inside := _IN.match(text):
             text = text[inside.end() :]
-        for split in (self._union, self._list, self._relation, self._bracketed, self._ratio):
+        for split in (self._matrix, self._union, self._list, self._relation, self._bracketed, self._ratio):
             structure = split(text, depth)
             if structure is not None:
                 return structure
@@ -146,6 +148,8 @@ class _Reader:
 
     def _leaf(self, text: str) -> Answer:
         text = text.strip()
+        if "\\begin" in text:
+            raise Unreadable("an environment within an expression")
         if _PLUS_MINUS.search(text):
             sides = [_PLUS_MINUS.sub(sign, text) for sign in "+-"]
             return Items("set", tuple(self._leaf(side) for side in sides))
@@ -156,6 +160,16 @@ class _Reader:
         except NotANumber:
             return Leaf(text, None, parse(self.locale.to_english(text)))
         return Leaf(text, number, ("num", number.value))
+
+    def _matrix(self, text: str, depth: int) -> Answer | None:
+        match = _MATRIX.fullmatch(text)
+        if match is None:
+            return None
+        rows = [row for row in match[2].split("\\\\") if row.strip()]
+        if not rows or sum(row.count("&") + 1 for row in rows) > MAX_ITEMS:
+            raise Unreadable("an empty or a very large matrix")
+        read = [Items("row", tuple(self._leaf(cell) for cell in row.split("&"))) for row in rows]
+        return Items(f"matrix {match[1]}", tuple(read))
 
     def _union(self, text: str, depth: int) -> Answer | None:
         parts = [part for part in _CUP.split(text)]

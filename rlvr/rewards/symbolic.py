@@ -2,7 +2,9 @@
 
 sympy and mpmath run in that child only, with a deadline and a memory limit for each question; the caller survives
 whatever they do. No signals and no timeouts by thread, so it works in any thread, in Ray actors and under asyncio.
-One child for each process, started at the first question. Must not know what the answers are used for.
+A process has up to two children: one computes with many digits, and starts in no time; the other has sympy and
+math-verify, is started when it is first needed, and is asked nothing that `cheap_latex` refuses. After a kill the
+next child starts at once, not when it is next needed. Must not know what the answers are used for.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import select
 import subprocess
 import sys
@@ -22,7 +25,7 @@ from rlvr.rewards import wire
 from rlvr.rewards.worker import grading_environment
 
 #: For one question; nothing that is worth an answer takes longer.
-TIMEOUT_S = 1.2
+TIMEOUT_S = 0.8
 #: Importing sympy and math-verify, on a busy machine.
 START_TIMEOUT_S = 120.0
 #: Beyond what the child holds after its imports.
@@ -34,7 +37,11 @@ class Exhausted(Exception):
 
 
 class _Child:
-    def __init__(self) -> None:
+    """A child and how to have another one."""
+
+    def __init__(self, imports: str) -> None:
+        self._imports = imports
+        self._ready = False
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._lock = threading.Lock()
@@ -51,6 +58,7 @@ class _Child:
                     answer = self._exchange(process, question, TIMEOUT_S)
                 except TimeoutError:
                     self._kill()
+                    self._spawn()
                     raise Exhausted(f"took longer than {TIMEOUT_S:g} s") from None
                 except (EOFError, OSError, ValueError) as error:
                     code = self._kill()
@@ -59,18 +67,35 @@ class _Child:
                     continue
                 if answer.get("exhausted"):
                     self._kill()
+                    self._spawn()
                     raise Exhausted("ran out of memory")
                 return answer
             raise InfrastructureError("unreachable")
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
-            return self._process
-        if self._owner == os.getpid():
-            self._kill()
-        self._owner = os.getpid()
+        """The child, ready to be asked."""
+        process = self._process
+        if process is None or self._owner != os.getpid() or process.poll() is not None:
+            if self._owner == os.getpid():
+                self._kill()
+            process = self._spawn()
+        if not self._ready:
+            try:
+                self._receive(process, time.monotonic() + START_TIMEOUT_S)
+            except TimeoutError:
+                self._kill()
+                raise DeadlineError("a verifier", "the symbolic child", "import sympy", START_TIMEOUT_S) from None
+            except (EOFError, OSError, ValueError) as error:
+                code = self._kill()
+                raise InfrastructureError(f"the symbolic child ended while it started ({code}): {error}") from None
+            self._ready = True
+        return process
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        """Start a child, without waiting until it is ready."""
+        self._owner, self._ready = os.getpid(), False
         try:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "rlvr.rewards.symbolic_child"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -79,23 +104,27 @@ class _Child:
             )
         except OSError as error:
             raise InfrastructureError(f"cannot start the symbolic child: {error}") from None
-        try:
-            self._exchange(self._process, {"memory_mb": MEMORY_MB}, START_TIMEOUT_S)
-        except TimeoutError:
-            self._kill()
-            raise DeadlineError("a verifier", "the symbolic child", "import sympy", START_TIMEOUT_S) from None
-        except (EOFError, OSError, ValueError) as error:
-            code = self._kill()
-            raise InfrastructureError(f"the symbolic child ended while it started ({code}): {error}") from None
-        return self._process
+        self._process = process
+        with contextlib.suppress(BrokenPipeError):  # it has ended already: found out when it is asked
+            self._send(process, {"memory_mb": MEMORY_MB, "imports": self._imports})
+        return process
 
-    def _exchange(self, process: subprocess.Popen[bytes], message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        if process.stdin is None or process.stdout is None:
-            raise InfrastructureError("the symbolic child has no pipes")
-        deadline = time.monotonic() + timeout_s
+    @staticmethod
+    def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+        if process.stdin is None:
+            raise InfrastructureError("the symbolic child has no pipe")
         process.stdin.write(wire.encode(message))
+
+    @staticmethod
+    def _receive(process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
+        if process.stdout is None:
+            raise InfrastructureError("the symbolic child has no pipe")
         header = _read(process.stdout.fileno(), wire.HEADER.size, deadline)
         return wire.decode(_read(process.stdout.fileno(), wire.body_length(header), deadline))
+
+    def _exchange(self, process: subprocess.Popen[bytes], message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        self._send(process, message)
+        return self._receive(process, time.monotonic() + timeout_s)
 
     def _kill(self) -> int | None:
         process, self._process = self._process, None
@@ -126,7 +155,8 @@ def _read(descriptor: int, length: int, deadline: float) -> bytes:
     return b"".join(chunks)
 
 
-_CHILD = _Child()
+_NUMBERS = _Child("mpmath")
+_ALGEBRA = _Child("sympy")
 
 
 def installed() -> bool:
@@ -136,7 +166,7 @@ def installed() -> bool:
 
 def start() -> None:
     """Start the child now, so that no completion waits for it. Raises InfrastructureError, DeadlineError."""
-    _CHILD.start()
+    _NUMBERS.start()
 
 
 def agree(one: list[Any], other: list[Any], digits: int) -> bool | None:
@@ -144,23 +174,39 @@ def agree(one: list[Any], other: list[Any], digits: int) -> bool | None:
 
     None: they cannot be evaluated. Raises Exhausted, InfrastructureError.
     """
-    return _answer(_CHILD.ask({"do": "agree", "one": one, "other": other, "digits": digits}))
+    return _answer(_NUMBERS.ask({"do": "agree", "one": one, "other": other, "digits": digits}))
+
+
+_LARGE = re.compile(r"[0-9]{13}|\^\s*\{?\s*-?[0-9]{3}|\^\s*\{[^{}]*\^|!|\\binom")
+_MAX_LATEX = 400
+_MAX_BRACES = 8
+
+
+def cheap_latex(text: str) -> bool:
+    """Whether computer algebra may have an expression: no large numbers and powers, no factorials, little nesting."""
+    if len(text) > _MAX_LATEX or _LARGE.search(text):
+        return False
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        deepest = max(deepest, depth)
+    return deepest <= _MAX_BRACES
 
 
 def equal_latex(one: str, other: str) -> bool | None:
     """Whether two expressions in LaTeX that we do not read are equal, as sympy has it. Raises as `agree`."""
-    return _answer(_CHILD.ask({"do": "latex", "one": one, "other": other}))
+    return _answer(_ALGEBRA.ask({"do": "latex", "one": one, "other": other}))
 
 
 def irreducible(tree: list[Any]) -> bool | None:
     """Whether a polynomial has no factors over the rationals but itself and numbers; None: not a polynomial."""
-    return _answer(_CHILD.ask({"do": "irreducible", "one": tree}))
+    return _answer(_ALGEBRA.ask({"do": "irreducible", "one": tree}))
 
 
-def child_id() -> int | None:
-    """Process id of the child, if it runs: for tests and for measuring its memory."""
-    process = _CHILD._process
-    return process.pid if process is not None and process.poll() is None else None
+def child_ids() -> list[int]:
+    """Process ids of the children that run: for tests and for measuring their memory."""
+    processes = [child._process for child in (_NUMBERS, _ALGEBRA)]
+    return [process.pid for process in processes if process is not None and process.poll() is None]
 
 
 def _answer(reply: dict[str, Any]) -> bool | None:
