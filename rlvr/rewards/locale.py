@@ -40,7 +40,7 @@ class Locale:
 _SEPARATOR = re.compile(r"(?<![A-Za-z])[.,](?=[0-9])")
 _COMMA = re.compile(r"(?<![A-Za-z]),(?=[0-9])")
 _POINT = re.compile(r"(?<![A-Za-z])\.(?=[0-9])")
-_GROUPING_SPACE = re.compile(r"(?<=[0-9]) (?=[0-9]{3}(?![0-9]))")
+_GROUPING_SPACE = re.compile(r"(?<=[0-9]) (?=[0-9]{3}(?![0-9]|\s*/))")  # 1 234/500 is a mixed number
 _NO_SIGN = "\ue002"
 
 _POINT_COUNTRIES = "MX PE GT HN SV NI PA DO CU PR US"

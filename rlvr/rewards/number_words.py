@@ -21,17 +21,20 @@ _SPANISH_TENS = "treinta cuarenta cincuenta sesenta setenta ochenta noventa"
 _SPANISH_HUNDREDS = (
     "ciento doscientos trescientos cuatrocientos quinientos seiscientos setecientos ochocientos novecientos"
 )
-#: Word -> (value, rank): in one group below a thousand the ranks go down: hundreds 3, tens 2, units 1.
-_SMALL: dict[str, tuple[int, int]] = {
-    **{word: (value, 1) for value, word in enumerate(_ENGLISH_UNITS.split())},
-    **{word: (20 + 10 * place, 2) for place, word in enumerate(_ENGLISH_TENS.split())},
-    **{word: (value, 1) for value, word in enumerate(_SPANISH_UNITS.split())},
-    **{word: (30 + 10 * place, 2) for place, word in enumerate(_SPANISH_TENS.split())},
-    **{word: (100 * (place + 1), 3) for place, word in enumerate(_SPANISH_HUNDREDS.split())},
-    "un": (1, 1),
-    "una": (1, 1),
-    "veintiún": (21, 1),
-    "cien": (100, 3),
+#: Word -> (value, what it needs, what it leaves). Within a thousand, hundreds leave 3, tens 2, all others 1, and each
+#: word needs less than was left before it; 10 to 19 leave no room for units, and zero stands alone.
+_SMALL: dict[str, tuple[int, int, int]] = {
+    **{word: (value, 2 if value > 9 else 1, 1) for value, word in enumerate(_ENGLISH_UNITS.split())},
+    **{word: (20 + 10 * place, 2, 2) for place, word in enumerate(_ENGLISH_TENS.split())},
+    **{word: (value, 2 if value > 9 else 1, 1) for value, word in enumerate(_SPANISH_UNITS.split())},
+    **{word: (30 + 10 * place, 2, 2) for place, word in enumerate(_SPANISH_TENS.split())},
+    **{word: (100 * (place + 1), 3, 3) for place, word in enumerate(_SPANISH_HUNDREDS.split())},
+    "un": (1, 1, 1),
+    "una": (1, 1, 1),
+    "veintiún": (21, 2, 1),
+    "cien": (100, 3, 3),
+    "zero": (0, 3, 1),
+    "cero": (0, 3, 1),
 }
 _LARGE = {"thousand": 10**3, "million": 10**6, "mil": 10**3, "millón": 10**6, "millones": 10**6}
 _SEPARATOR = re.compile(r"[\s-]+")
@@ -48,7 +51,7 @@ def words_to_int(text: str) -> int | None:
     rank, scale, counted = 4, 10**9, False
     for place, word in enumerate(words[1:] if negative else words):
         if word in _SMALL and _SMALL[word][1] < rank:
-            value, rank = _SMALL[word]
+            value, _, rank = _SMALL[word]
             group, counted = group + value, True
         elif word == "hundred" and 0 < group < 10 and rank == 1:
             group, rank = group * 100, 3

@@ -37,6 +37,7 @@ _UNIT = re.compile(
 _IN = re.compile(r"^\s*([A-Za-z])\s*(?:\\in(?![A-Za-z])|∈)\s*")
 _CUP = re.compile("\\\\cup(?![A-Za-z])|\u222a")
 _MATRIX = re.compile(r"\\begin\s*\{([pbBvV]?)(?:small)?matrix\}(.*)\\end\s*\{\1(?:small)?matrix\}", re.DOTALL)
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _EMPTY = re.compile(r"\\(?:emptyset|varnothing)|∅")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])|±")
 _TEXT = re.compile(r"[A-Za-z][A-Za-z' -]{0,60}")
@@ -132,7 +133,8 @@ class _Reader:
                 found = self.answer(text, depth)
                 return replace(found, unit=unit) if isinstance(found, Leaf) else found
             text = normal(_undelimited(text)).strip(" .*:")
-            text = re.sub(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}", r"\1", text)
+            while (box := _BOX.match(text)) and _one_pair(text[box.end() - 1 :]):
+                text = text[box.end() : -1].strip()
         text = text.strip()
         if not text:
             raise Unreadable("empty")
