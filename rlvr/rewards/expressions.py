@@ -190,7 +190,7 @@ class _Parser:
     def _starts_factor(self) -> bool:
         if self.kind in ("num", "var"):
             return True
-        return (self.kind == "cmd" and self.value not in ("\\le", "\\ge", "\\ne")) or self.value in ("(", "{", "[")
+        return (self.kind == "cmd" and self.value not in ("\\rfloor", "\\rceil")) or self.value in ("(", "{", "[")
 
     def _unary(self, depth: int) -> Node:
         if depth > MAX_DEPTH:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from rlvr.rewards.locale import AUTO, COUNTRIES, ENGLISH, Locale, locale_of
+from rlvr.rewards.notation import plain
 from rlvr.rewards.number_words import words_to_int
 from rlvr.rewards.numbers import NotANumber, Number, equal, last_number, parse_number
 from rlvr.rewards.sample import Sample
@@ -117,7 +118,7 @@ class Reading:
         try:
             return parse_number(text, unicode_digits=self.unicode_digits, locale=locale)
         except NotANumber:
-            if self.words and (value := words_to_int(text.strip(" \t\r\n*_.$"))) is not None:
+            if self.words and (value := words_to_int(plain(text).strip(" \t\r\n*_.$"))) is not None:
                 return Number(Fraction(value))
             raise
 

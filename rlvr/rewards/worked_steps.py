@@ -36,6 +36,7 @@ from rlvr.rewards.sample import Sample
 MAX_STEPS = 100
 _MAX_SIDE = 200
 _MAX_RUNS = 2000
+_MAX_PAIRS = 1000
 _ANNOTATION = re.compile(r"<<([^<>\n]{1,400})>>")
 _BULLET = re.compile(r"^[ \t]*(?:[-*\u2022]|[0-9]+[.)])[ \t]+", re.MULTILINE)
 _TIMES = re.compile(r"(?<=[0-9)%])\s*[xX\u00d7]\s*(?=[0-9($.])")
@@ -46,6 +47,10 @@ _SIGNS = r"0-9.,$%()+\-*/^ \t\u2212\u2013\u00f7"
 _RUN = re.compile(rf"[{_SIGNS}]*=[{_SIGNS}=]*")
 #: A run goes on to the left with something else: x - 5 + 3 = 10, 3/4 of 3/3 = 9/12.
 _CUT_BEFORE = re.compile(r"(?:[^\W\d_]|[)\u00bc-\u00be\u2150-\u215e}])\s*$")
+_SENTENCE = re.compile(r"(?<=[0-9)%])[.,][ \t]+")
+#: Needs no other spelling.
+_TYPED = re.compile(r"[0-9.+\-*/() ]+")
+_NUMBER = re.compile(r"[0-9]{1,30}")
 _OPERATOR_FIRST = re.compile(r"\s*[-+*/^\u00f7\u2212\u2013]")
 _FACTOR_BEFORE = re.compile(r"(?:\b[xX]|[\u00d7\u00b7\u22c5\u00bc-\u00be\u2150-\u215e])\s*$")
 _OPERATOR = re.compile(r"(?<=[0-9)%.])\s*[-+*/^\u00f7\u2212\u2013]|[0-9]\(")
@@ -143,11 +148,12 @@ def _equations(text: str) -> Iterator[tuple[str, str]]:
         if bare[match.end() : match.end() + 1].isalpha() and not run[-1:].isspace():
             run = run[: run.rindex("=") + 1]
         found.append((shift.of(match.start()), run))
-    for _, run in sorted(found, key=lambda item: item[0]):
-        sides = run.split("=")
-        for left, right in pairwise(sides):
-            if left.strip() and right.strip() and len(left) <= _MAX_SIDE and len(right) <= _MAX_SIDE:
-                yield left, right
+    found.sort(key=lambda item: item[0])
+    sentences = (sentence for _, run in found for sentence in _SENTENCE.split(run))
+    pairs = ((left, right) for sentence in sentences for left, right in pairwise(sentence.split("=")))
+    for left, right in islice(pairs, _MAX_PAIRS):
+        if left.strip() and right.strip() and len(left) <= _MAX_SIDE and len(right) <= _MAX_SIDE:
+            yield left, right
 
 
 class _Shift:
@@ -174,9 +180,9 @@ def _same_length_times(match: re.Match[str]) -> str:
 
 def _step(left: str, right: str, decimals: int | None, locale: Locale) -> Step | None:
     """The step that an equation is; None when it is none, or holds what is no arithmetic."""
-    left, right = _plain(_STOP_BEFORE.sub("", left), locale), _plain(right, locale)
     if not (_OPERATOR.search(left) or _OPERATOR.search(right)):
         return None
+    left, right = _plain(_STOP_BEFORE.sub("", left), locale), _plain(right, locale)
     if left.count("(") > left.count(")"):  # "(she has 3 + 4 = 7)"
         left = left[left.index("(") + 1 :]
     if right.count(")") > right.count("("):
@@ -201,8 +207,10 @@ def _plain(side: str, locale: Locale) -> str:
 
 
 def _value(side: str) -> Fraction | None:
+    if _NUMBER.fullmatch(side):
+        return Fraction(int(side))
     try:
-        return exact(parse(normal(side)))
+        return exact(parse(side if _TYPED.fullmatch(side) else normal(side)))
     except (Unreadable, TooExpensive):
         return None
 

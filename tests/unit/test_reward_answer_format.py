@@ -68,3 +68,60 @@ def test_anything_else_does_not(marker: str, text: str) -> None:
 def test_a_truncated_completion_has_not_come_to_its_end() -> None:
     verdict = answer_format(Sample("#### 7", truncated=True))
     assert (verdict.score, verdict.status) == (0.0, Status.TRUNCATED)
+
+
+THINK_RIGHT = [
+    ("think_answer", "<think>3+4</think><answer>7</answer>"),
+    ("think_answer", "<think>\n3+4\n</think>\n\n<answer>\n7\n</answer>\n"),
+    ("think_boxed", "<think>3+4</think>So \\boxed{7}."),
+    ("think_####", "<think>3+4</think>\n3+4=7\n#### 7"),
+    ("think_answer_is", "<think>#### 8</think>\nThe answer is 7."),
+    ("think_answer_is", "<think>hm</think>La respuesta es 7."),
+]
+THINK_WRONG = [
+    ("think_answer", "<think></think><answer>7</answer>"),
+    ("think_answer", "<think> \n...\n</think><answer>7</answer>"),
+    ("think_answer", "<answer>7</answer>"),
+    ("think_answer", "<think>a</think><think>b</think><answer>7</answer>"),
+    ("think_answer", "<think>a<think>b</think><answer>7</answer>"),
+    ("think_answer", "<think>a</think></think><answer>7</answer>"),
+    ("think_answer", "<think>a</think><answer></answer>"),
+    ("think_answer", "<think>a</think><answer>7</answer><answer>7</answer>"),
+    ("think_answer", "<think>a</think><answer>7</answer> and more"),
+    ("think_answer", "<think>a</think> so <answer>7</answer>"),
+    ("think_answer", "Well. <think>a</think><answer>7</answer>"),
+    ("think_answer", "<think>a <answer>7</answer></think>"),
+    ("think_answer", "<think>a <answer>7</answer></think><answer>7</answer>"),
+    ("think_answer", "<think>a</think><answer><think>7</think></answer>"),
+    ("think_answer", "<answer>7</answer><think>a</think>"),
+    ("think_answer", "<think>a</thinking><answer>7</answer>"),
+    ("think_answer", "a</think><answer>7</answer>"),
+    ("think_answer", "<think>a</think><answer>7"),
+    ("think_boxed", "<think>\\boxed{7}</think>"),
+    ("think_boxed", "\\boxed{7}"),
+    ("think_boxed", "<think>a</think>\\boxed{7} \\boxed{7}"),
+    ("think_####", "<think>a</think>#### 7\nmore"),
+]
+
+
+@pytest.mark.parametrize(("marker", "text"), THINK_RIGHT)
+def test_a_think_template_scores(marker: str, text: str) -> None:
+    assert score(text, marker) == 1.0
+
+
+@pytest.mark.parametrize(("marker", "text"), THINK_WRONG)
+def test_a_think_template_cannot_be_faked(marker: str, text: str) -> None:
+    assert score(text, marker) == 0.0
+
+
+def test_tags_in_the_prompt_do_not_count_but_one_left_open_there_does() -> None:
+    shown = "Answer as <think>...</think><answer>...</answer>."
+    assert answer_format(Sample("7", prompt=shown), marker="think_answer").score == 0.0
+    whole = "<think>3+4</think><answer>7</answer>"
+    assert answer_format(Sample(whole, prompt=shown), marker="think_answer").score == 1.0
+    rest = "3+4</think><answer>7</answer>"
+    assert answer_format(Sample(rest, prompt="3+4?\n<think>\n"), marker="think_answer").score == 1.0
+    assert answer_format(Sample(whole, prompt="3+4?\n<think>\n"), marker="think_answer").score == 0.0
+    turns = ({"role": "user", "content": "3+4?"}, {"role": "assistant", "content": "<think>\n"})
+    assert answer_format(Sample(rest, prompt=turns), marker="think_answer").score == 1.0
+    assert answer_format(Sample(rest, prompt=turns[:1]), marker="think_answer").score == 0.0
