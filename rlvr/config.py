@@ -113,6 +113,10 @@ class TaskConfig:
     """System prompt of the conversation."""
     instruction: str = ""
     """Sentence put before the exemplars (plain) or before each problem (chat)."""
+    question_label: str = key("Question:", when="task.template == plain")
+    """What stands before each problem; where the model writes it, its answer has ended."""
+    answer_label: str = key("Answer:", when="task.template == plain")
+    """What stands before each answer."""
     answer_line: str = key("#### {answer}", when="task.few_shot.k > 0")
     """How exemplars state the final answer; {answer} stands for it. The verifier must be able to read it."""
     stop: list[str] = field(default_factory=list)

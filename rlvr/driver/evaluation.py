@@ -47,7 +47,7 @@ class Evaluator:
         started = time.monotonic()
         self.tracker.evaluating(step, len(self.prompts))
         groups = await all_of(self._judge(step, prompt) for prompt in self.prompts)
-        result = _summarise(step, groups, time.monotonic() - started)
+        result = _summarise(step, groups, time.monotonic() - started, _locale(self.config))
         await self.tracker.evaluation(result, groups)
         return result
 
@@ -67,7 +67,13 @@ class Evaluator:
         return group
 
 
-def _summarise(step: int, groups: Sequence[Group], seconds: float) -> EvaluationResult:
+def _locale(config: Config) -> str:
+    """How the answer criterion is told that numbers are written: they are read alike by both ways of counting."""
+    answer = next(iter(config.reward.criteria.values()))
+    return str(answer.options.get("locale", "en"))
+
+
+def _summarise(step: int, groups: Sequence[Group], seconds: float, locale: str) -> EvaluationResult:
     lenient: dict[str, list[list[bool]]] = {}
     strict: dict[str, list[list[bool]]] = {}
     unjudged = 0
@@ -75,7 +81,8 @@ def _summarise(step: int, groups: Sequence[Group], seconds: float) -> Evaluation
         by_number: list[bool] = []
         by_criterion: list[bool] = []
         for completion, verdict in zip(group.completions, group.verdicts, strict=True):
-            number = last_number_verdict(completion.text, group.prompt.reference)
+            where = str(group.prompt.extra.get("locale") or locale)
+            number = last_number_verdict(completion.text, group.prompt.reference, where)
             if number is not None:
                 by_number.append(number)
             right = strictly_right(verdict)

@@ -13,8 +13,8 @@ from rlvr.errors import ConfigError
 from rlvr.records import Message, Prompt
 from rlvr.tasks.task import Problem
 
-#: Opens the next problem in a plain prompt, so it is where a base model's answer has ended.
-NEXT_PROBLEM = "\nQuestion:"
+#: Stands for what opens the next problem in a plain prompt: it is where a base model's answer has ended.
+NEXT_PROBLEM = "\n{question_label}"
 #: Stands for the final answer in task.answer_line.
 ANSWER = "{answer}"
 
@@ -74,14 +74,17 @@ def stop_strings(config: TaskConfig, defaults: tuple[str, ...]) -> tuple[str, ..
     """task.stop; without it the task's defaults for plain text, and nothing for a chat, whose turns end by token."""
     if config.stop:
         return tuple(config.stop)
-    return defaults if config.template == "plain" else ()
+    if config.template != "plain":
+        return ()
+    return tuple(stop.replace(NEXT_PROBLEM, f"\n{config.question_label}") for stop in defaults)
 
 
 def _text(problem: Problem, exemplars: Sequence[Problem], config: TaskConfig) -> str:
-    """No blank after the last "Answer:": the tokens of an answer begin with it."""
+    """No blank after the last answer label: the tokens of an answer begin with it."""
+    ask, answer = config.question_label, config.answer_label
     blocks = [config.instruction] if config.instruction else []
-    blocks += [f"Question: {shot.question}\nAnswer: {answer_text(shot, config.answer_line)}" for shot in exemplars]
-    blocks.append(f"Question: {problem.question}\nAnswer:")
+    blocks += [f"{ask} {shot.question}\n{answer} {answer_text(shot, config.answer_line)}" for shot in exemplars]
+    blocks.append(f"{ask} {problem.question}\n{answer}")
     return "\n\n".join(blocks)
 
 

@@ -86,5 +86,8 @@ def test_stop_strings_default_to_the_tasks_own_for_text_only():
 
 
 def test_the_default_stop_string_is_what_opens_the_next_problem():
-    prompt = few_shot.render(problems(2)[1], problems(1), config())
-    assert few_shot.NEXT_PROBLEM in prompt.text
+    for label in ("Question:", "Pregunta:"):
+        task = config(question_label=label)
+        prompt = few_shot.render(problems(2)[1], problems(1), task)
+        (stop,) = few_shot.stop_strings(task, (few_shot.NEXT_PROBLEM,))
+        assert stop == f"\n{label}" and stop in prompt.text
