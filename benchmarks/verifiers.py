@@ -1,6 +1,7 @@
 """How fast and how exact the answer verifiers are: graded per second and core with full verdicts, and the slowest.
 
-    python benchmarks/verifiers.py [--quick] [--check] [--out FILE] [--gsm8k FOLDER]
+    python -m benchmarks.verifiers
+    python -m benchmarks.verifiers --quick --check --out figures.json --gsm8k FOLDER
 
 One process, one core, no cache, no completion twice. Seconds are of this process's processor time (other work on the
 machine does not count), those of the symbolic rows of the wall, as a child process takes part. `calibration` is the
@@ -10,7 +11,6 @@ and says which.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import resource
@@ -19,25 +19,24 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.report import Report, parser
 from rlvr.rewards import Reward, Sample, symbolic
 from rlvr.rewards.audit import RIGHT_KINDS, WRONG_KINDS, right_spellings, wrong_spellings
 from rlvr.rewards.composite import CriterionSpec
 from rlvr.rewards.worked_steps import verified_annotations
 
 GSM8K = Path(__file__).resolve().parents[2] / "shared" / "data" / "gsm8k"
-#: Key -> (target, whether more is better).
-TARGETS: dict[str, tuple[float, bool]] = {
-    "numeric/graded_per_s": (30_000, True),
-    "numeric/p99_ms": (0.1, False),
-    "numeric/wrong_accepted": (0, False),
-    "numeric/right_refused": (0, False),
-    "symbolic/graded_per_s": (1_000, True),
-    "symbolic/wrong_accepted": (0, False),
-    "symbolic/right_refused": (0, False),
-    "bombs/slowest_s": (2.0, False),
-    "bombs/child_memory_mb": (512, False),
-    "bombs/accepted": (0, False),
-    "steps/annotations_wrong": (0, False),
+AT_LEAST = {"numeric/graded_per_s": 30_000, "symbolic/graded_per_s": 1_000}
+AT_MOST = {
+    "numeric/p99_ms": 0.1,
+    "numeric/wrong_accepted": 0,
+    "numeric/right_refused": 0,
+    "symbolic/wrong_accepted": 0,
+    "symbolic/right_refused": 0,
+    "bombs/slowest_s": 2.0,
+    "bombs/child_memory_mb": 512,
+    "bombs/accepted": 0,
+    "steps/annotations_wrong": 0,
 }
 
 #: Answers as mathematics courses have them: (reference, the same, another).
@@ -81,33 +80,22 @@ BOMBS = (
 
 
 def main() -> int:
-    """Measure, print a table, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the material")
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--out", type=Path, help="write the figures as JSON")
-    parser.add_argument("--gsm8k", type=Path, default=GSM8K, help="folder with train.jsonl and test.jsonl")
-    arguments = parser.parse_args()
+    """Measure, and return the exit code."""
+    options = parser(__doc__)
+    options.add_argument("--gsm8k", type=Path, default=GSM8K, help="folder with train.jsonl and test.jsonl")
+    arguments = options.parse_args()
     if not (arguments.gsm8k / "test.jsonl").is_file():
-        parser.error(f"no {arguments.gsm8k}/test.jsonl: name the folder with --gsm8k")
+        options.error(f"no {arguments.gsm8k}/test.jsonl: name the folder with --gsm8k")
     every = 10 if arguments.quick else 1
+    report = Report("verifiers")
     figures: dict[str, float] = {"calibration_ms": _calibration()}
     figures |= _numeric(arguments.gsm8k, every)
     figures |= _symbolic(60 if arguments.quick else 400)
     figures |= _bombs()
     figures |= _steps(arguments.gsm8k, every)
-    missed = [
-        key for key, (target, more) in TARGETS.items() if (figures[key] < target) is more and figures[key] != target
-    ]
     for key, value in figures.items():
-        target = f"target {'>=' if TARGETS[key][1] else '<='} {TARGETS[key][0]:,g}" if key in TARGETS else ""
-        sys.stdout.write(f"{key:32}{value:>14,.3f}  {target}{'  MISSED' if key in missed else ''}\n")
-    if arguments.out:
-        arguments.out.write_text(json.dumps({"figures": figures, "missed": missed}, indent=1) + "\n")
-    if arguments.check and missed:
-        sys.stderr.write("missed: " + ", ".join(f"{key} ({figures[key]:,.3f})" for key in missed) + "\n")
-        return 1
-    return 0
+        report.figure(key, value, at_least=AT_LEAST.get(key), at_most=AT_MOST.get(key))
+    return report.finish(arguments)
 
 
 def _calibration() -> float:
