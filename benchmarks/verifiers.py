@@ -11,6 +11,7 @@ and says which.
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import resource
@@ -210,6 +211,8 @@ def _grade(
     """Seconds of each grading, and by the score that was due how often another one was given."""
     for sample, _ in work[:200]:
         reward.grade(sample)
+    gc.collect()
+    gc.freeze()  # a run holds a group of completions, not all of them: the collector shall not walk the material
     seconds: list[float] = []
     mistakes = {0.0: 0, 1.0: 0}
     for sample, want in work:

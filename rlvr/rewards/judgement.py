@@ -21,6 +21,7 @@ MAX_EVIDENCE = 500
 MAX_ANSWER = 200
 
 _OURS = frozenset({Status.BAD_REFERENCE, Status.VERIFIER_ERROR})
+_SCORED = frozenset(Status) - _OURS
 
 
 class Judgement(NamedTuple):
@@ -102,6 +103,16 @@ def as_judgement(result: Any) -> Judgement:
 
 def _checked(score: Any, status: Any, evidence: str, extracted: str = "", normalized: str = "") -> Judgement:
     """A judgement whose score and status agree: no score if and only if the failure is ours."""
+    if (
+        type(score) is float
+        and math.isfinite(score)
+        and status in _SCORED
+        and type(evidence) is type(extracted) is type(normalized) is str
+        and len(evidence) <= MAX_EVIDENCE
+        and len(extracted) <= MAX_ANSWER
+        and len(normalized) <= MAX_ANSWER
+    ):
+        return Judgement(score, status, evidence, extracted, normalized)  # nearly always
     if not isinstance(status, Status):
         return failure(f"returned the status {status!r}, which is not one of rlvr.records.Status")
     evidence = clip(str(evidence), MAX_EVIDENCE)
