@@ -18,16 +18,23 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rlvr.errors import DeadlineError, InfrastructureError
 from rlvr.rewards import wire
 from rlvr.rewards.worker import grading_environment
 
-#: For one question; nothing that is worth an answer takes longer.
+#: Processor time for one question; nothing that is worth an answer takes longer. Not of the clock: what else the
+#: machine does must not turn a right answer into a wrong one.
 TIMEOUT_S = 0.8
+#: Of the clock, for the same. When it passes first, the machine is too busy, and there is no verdict.
+PATIENCE_S = 20.0
 #: Importing sympy and math-verify, on a busy machine.
 START_TIMEOUT_S = 120.0
+#: How often a child that is thinking is looked at.
+_GLANCE_MS = 50
 #: Beyond what the child holds after its imports.
 MEMORY_MB = 300
 
@@ -81,7 +88,8 @@ class _Child:
             process = self._spawn()
         if not self._ready:
             try:
-                self._receive(process, time.monotonic() + START_TIMEOUT_S)
+                deadline = time.monotonic() + START_TIMEOUT_S
+                self._receive(process, lambda: time.monotonic() > deadline)
             except TimeoutError:
                 self._kill()
                 raise DeadlineError("a verifier", "the symbolic child", "import sympy", START_TIMEOUT_S) from None
@@ -116,15 +124,26 @@ class _Child:
         process.stdin.write(wire.encode(message))
 
     @staticmethod
-    def _receive(process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
+    def _receive(process: subprocess.Popen[bytes], expired: Callable[[], bool]) -> dict[str, Any]:
         if process.stdout is None:
             raise InfrastructureError("the symbolic child has no pipe")
-        header = _read(process.stdout.fileno(), wire.HEADER.size, deadline)
-        return wire.decode(_read(process.stdout.fileno(), wire.body_length(header), deadline))
+        header = _read(process.stdout.fileno(), wire.HEADER.size, expired)
+        return wire.decode(_read(process.stdout.fileno(), wire.body_length(header), expired))
 
     def _exchange(self, process: subprocess.Popen[bytes], message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        begun, cpu_begun = time.monotonic(), processor_time(process.pid)
+
+        def expired() -> bool:
+            clock, cpu = time.monotonic() - begun, processor_time(process.pid)
+            if cpu is None or cpu_begun is None:
+                return clock > timeout_s
+            if clock > PATIENCE_S and cpu - cpu_begun < timeout_s:
+                self._kill()
+                raise DeadlineError("a verifier", "the symbolic child", "get enough of the processor", PATIENCE_S)
+            return cpu - cpu_begun > timeout_s
+
         self._send(process, message)
-        return self._receive(process, time.monotonic() + timeout_s)
+        return self._receive(process, expired)
 
     def _kill(self) -> int | None:
         process, self._process = self._process, None
@@ -139,20 +158,30 @@ class _Child:
         return process.wait()
 
 
-def _read(descriptor: int, length: int, deadline: float) -> bytes:
+def _read(descriptor: int, length: int, expired: Callable[[], bool]) -> bytes:
     chunks: list[bytes] = []
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     while length:
-        left = deadline - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
-            raise TimeoutError
+        if not poll.poll(_GLANCE_MS):
+            if expired():
+                raise TimeoutError
+            continue
         chunk = os.read(descriptor, length)
         if not chunk:
             raise EOFError("it closed its pipe")
         chunks.append(chunk)
         length -= len(chunk)
     return b"".join(chunks)
+
+
+def processor_time(process: int) -> float | None:
+    """Seconds of processor time that a process has used; None where /proc does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 _NUMBERS = _Child("mpmath")
