@@ -67,6 +67,8 @@ _STOP = re.compile(r"\n|####|\\boxed|\\fbox|</?answer>|<\|")
 _SENTENCE_END = re.compile(
     r"[.!](?=[\s*_$]*(?:\s|$))|[,;]?\s(?:because|since|which|so|porque|pues|ya que|así que)\b", re.IGNORECASE
 )
+#: A number alone on the rest of its line: most answers, so nothing else is looked for.
+_BARE_NUMBER = re.compile(r"(-?\$?[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?)[ \t]*(?=\n|\Z)")
 #: A statement that goes on with another possibility: "7, or maybe 8".
 _HEDGE = re.compile(
     r"[\s*_.,;$)}\]\\(-]*(?:\\text\{\s*)?"
@@ -144,6 +146,10 @@ def _after(text: str, marker: re.Pattern[str], begin: int, name: str) -> Iterato
     for match in marker.finditer(text, begin):
         lead = _LEAD.match(text, match.end())
         start = lead.end() if lead else match.end()
+        bare = _BARE_NUMBER.match(text, start)
+        if bare:
+            yield Candidate(bare[1], match.start(), bare.end(), name, open_ended=bare.end() == len(text))
+            continue
         reach = min(start + _MAX_REACH, len(text))
         stop = _STOP.search(text, start, reach)
         end = stop.start() if stop else reach
