@@ -195,6 +195,11 @@ class Learner:
         pairs = ((name.removeprefix("model."), tensor) for name, tensor in engine.parameters())
         return {name: tensor for name, tensor in pairs if tensor is not None}
 
+    @property
+    def policy(self) -> Policy:
+        """The model under training."""
+        return self._running()[0]
+
     def close(self) -> None:
         """Leave the process group."""
         if self._engine is not None:
