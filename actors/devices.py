@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import ray
 
+from rlvr.allocator import allocator_environment
 from rlvr.errors import ConfigError
 
 
@@ -27,4 +30,4 @@ def thread_environment(threads: int) -> dict[str, str]:
     (OMP_WAIT_POLICY=passive) costs more at every one of the many small parallel regions than the spinning takes from
     an engine on the same cores, which rests while the learner works.
     """
-    return {"OMP_NUM_THREADS": str(threads)}
+    return {"OMP_NUM_THREADS": str(threads)} | allocator_environment(os.environ)

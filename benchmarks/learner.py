@@ -93,15 +93,12 @@ def _compare(report: Report, arguments: argparse.Namespace, cases: Sequence[Case
         work = useful_work(case, arguments.prompts, shape)
         row: dict[str, object] = {"case": case.name, "tokens": computed, "seconds": seconds}
         if plain is not None:
-            group = prompts[0]
-            by_rows = {
-                rows_: plain.time(_in_rows(group, rows_), 1 if arguments.quick or case.shared else 2)[0]
-                for rows_ in PLAIN_ROWS
-            }
-            best = min(by_rows, key=lambda rows_: by_rows[rows_])
-            row |= {"plain s": by_rows[best] * arguments.prompts, "plain rows": best}
-            row["shared/plain"] = by_rows[best] * arguments.prompts / seconds
-            report.figure(f"{dtype}_{case.name}_ratio", row["shared/plain"], "x", at_least=case.ratio)
+            rounds = 1 if arguments.quick or case.shared else 2
+            by_rows = {number: plain.time(_in_rows(prompts[0], number), rounds)[0] for number in PLAIN_ROWS}
+            best = min(by_rows, key=lambda number: by_rows[number])
+            ratio = by_rows[best] * arguments.prompts / seconds
+            row |= {"plain s": by_rows[best] * arguments.prompts, "plain rows": best, "shared/plain": ratio}
+            report.figure(f"{dtype}_{case.name}_ratio", ratio, "x", at_least=case.ratio)
         peak = (before + shared.gemm(dtype)) / 2
         share = work / seconds / 1e9 / peak
         row |= {"tokens/s": computed / seconds, "GFLOP/s": work / seconds / 1e9, "GEMM": peak, "share of GEMM": share}

@@ -19,10 +19,6 @@ _TOPOLOGY = Path("/sys/devices/system/cpu")
 #: Settings of vLLM that would override what we decide here, so a value inherited from a shell must go.
 INHERITED = ("VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_NUM_OF_RESERVED_CPU", "OMP_NUM_THREADS", "GOMP_CPU_AFFINITY")
 
-#: Keep freed memory instead of giving it back to the kernel. Every sampled token allocates a few tensors of completions
-#: x vocabulary; left alone, glibc maps each of them anew, and the kernel clears its pages: a tenth of generation.
-_KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**32)}
-
 
 def machine_cores() -> tuple[int, ...]:
     """Logical CPUs that compute threads should use here: allowed ones, one per physical core, within the quota."""
@@ -79,7 +75,7 @@ def vllm_environment(cores: Sequence[int]) -> dict[str, str]:
     """Environment variables for vLLM's processes on CPU, set before vLLM is imported."""
     # Left alone, vLLM reserves a core for its scheduler, which is idle while the model computes: half of a
     # two-core machine.
-    return {"VLLM_CPU_OMP_THREADS_BIND": ",".join(str(core) for core in cores)} | _KEEP_FREED_MEMORY
+    return {"VLLM_CPU_OMP_THREADS_BIND": ",".join(str(core) for core in cores)}
 
 
 def _quota_cores(text: str) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rlvr.allocator import allocator_environment
 from rlvr.engine import cpu, processes, quiet_wait, vllm_request, weight_transfer
 from rlvr.engine.update_file import verify
 from rlvr.errors import DataError, DeadlineError, InfrastructureError, RlvrError, UserError
@@ -188,6 +189,7 @@ class VllmEngine:
                 _log.info("%s: ignoring the inherited %s=%s", self._options.name, name, value)
         cores = self._options.cores or cpu.machine_cores()
         # vLLM's sampler is compiled even when the model is not: half a minute at the first token, and it needs g++.
+        os.environ |= allocator_environment(os.environ)  # for the processes that vLLM starts
         os.environ |= cpu.vllm_environment(cores) | {quiet_wait.VARIABLE: "1", "TORCH_COMPILE_DISABLE": "1"}
 
     def _build(self) -> AsyncLLM:

@@ -70,4 +70,4 @@ def test_this_machine_has_cores() -> None:
 
 
 def test_the_binding_lists_every_core() -> None:
-    assert vllm_environment((0, 1, 5))["VLLM_CPU_OMP_THREADS_BIND"] == "0,1,5"
+    assert vllm_environment((0, 1, 5)) == {"VLLM_CPU_OMP_THREADS_BIND": "0,1,5"}

@@ -27,6 +27,7 @@ BASE = {
     "describe",
     "compose",
     "concurrency",
+    "allocator",
     "hub",
 }
 PARTS = {"tasks", "rewards", "grpo", "policy", "engine", "models", "tracking"}
