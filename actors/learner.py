@@ -107,6 +107,7 @@ class LearnerPool:
         self._steps = 0
         self._published: WeightUpdate | None = None
         self._said_split = False
+        self._started = False
 
     async def start(self) -> None:
         """Start the ranks and load the model in all of them. Raises UserError, InfrastructureError."""
@@ -125,6 +126,7 @@ class LearnerPool:
         seconds = self._config.run.start_timeout_s
         port = await self._call(0, self._actors[0].listen.remote(), seconds, "open a port for the ranks to meet")
         await self._everywhere("load the model", seconds, lambda actor: actor.start.remote(port))
+        self._started = True
 
     async def feed(self, groups: Sequence[Group], temperature: float) -> None:
         """Forward and backward of these READY groups, spread over the ranks.
@@ -213,10 +215,11 @@ class LearnerPool:
     async def close(self) -> None:
         """End the ranks, and remove the weights from shared memory. What is gone already is fine."""
         actors, self._actors = self._actors, []
+        # One that is still loading answers nothing until it has loaded: it is killed as it is.
         results = await asyncio.gather(
             *(
                 self._call(rank, actor.close.remote(), _CLOSE_TIMEOUT_S, "leave the process group")
-                for rank, actor in enumerate(actors)
+                for rank, actor in enumerate(actors if self._started else ())
             ),
             return_exceptions=True,
         )

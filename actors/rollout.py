@@ -58,6 +58,7 @@ class RolloutPool:
         self._actors: dict[str, Any] = {}
         self._changed = asyncio.Condition()
         self._requests = itertools.count()
+        self._started = False
         self._closed = False
 
     @property
@@ -94,6 +95,7 @@ class RolloutPool:
             for position, name in enumerate(self._names)
         }
         await self._everywhere("load the model", seconds, lambda name: self._actors[name].start.remote(places[name]))
+        self._started = True
 
     async def generate(self, prompt: Prompt, sampling: Sampling, n: int) -> list[Completion]:
         """n completions of `prompt`, on the least loaded engine; waits while all of them are full.
@@ -151,6 +153,8 @@ class RolloutPool:
         """End the actors, their engines and the engines' processes. What is gone already is fine."""
         self._closed = True
         actors, self._actors = self._actors, {}
+        # One that is still loading answers nothing until it has loaded: it is killed as it is, its children with it.
+        asked = actors if self._started else {}
         results = await asyncio.gather(
             *(
                 remote.call(
@@ -160,11 +164,11 @@ class RolloutPool:
                     awaited=name,
                     what="end its engine",
                 )
-                for name, actor in actors.items()
+                for name, actor in asked.items()
             ),
             return_exceptions=True,
         )
-        for name, result in zip(actors, results, strict=True):
+        for name, result in zip(asked, results, strict=True):
             if isinstance(result, RlvrError):
                 log.warning("%s did not close by itself and is killed: %s", name, result)
         for actor in actors.values():

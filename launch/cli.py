@@ -118,9 +118,12 @@ def _dispatch(request: Request) -> int:
 
 def _check(verb: str, composed: Composed) -> None:
     """What can be said against the request once the verb and the machine are known."""
-    from rlvr.launch.machine import check_machine
+    from rlvr.launch.machine import check_machine, missing_packages
+    from rlvr.launch.verifiers import unknown_verifiers
 
-    problems = check_machine(composed.config, learns=verb == "train")
+    learns = verb == "train"
+    problems = check_machine(composed.config, learns=learns) + missing_packages(composed.config, learns=learns)
+    problems += unknown_verifiers(composed.config)
     if verb != "eval" and "eval.checkpoint" in composed.provenance:
         source = composed.provenance["eval.checkpoint"]
         problems.append(f"eval.checkpoint ({source}) has no effect unless the verb is eval")

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Sequence
 
 from rlvr.compose import compose, to_yaml
 from rlvr.describe import Entry, entries
+from rlvr.errors import ConfigError
+from rlvr.launch.verifiers import unknown_verifiers
 
 
 def main(conf: str, overrides: Sequence[str]) -> int:
     """Print every key; with a configuration or overrides, print what they resolve to. Raises ConfigError."""
     if conf or overrides:
-        sys.stdout.write(to_yaml(compose(conf, overrides).config))
+        config = compose(conf, overrides).config
+        if problems := unknown_verifiers(config):
+            raise ConfigError(problems)
+        sys.stdout.write(to_yaml(config))
     elif sys.stdout.isatty():
         _print_coloured(entries())
     else:

@@ -11,8 +11,7 @@ from rlvr.concurrency import all_of
 from rlvr.config import Config
 from rlvr.driver.evaluation import Evaluator
 from rlvr.driver.prompts import with_token_ids
-from rlvr.errors import DataError
-from rlvr.launch.run import Scene, execute, prepare
+from rlvr.launch.run import Material, Scene, execute
 from rlvr.tracking.run_folder import resolve_checkpoint
 
 
@@ -21,15 +20,12 @@ def main(config: Config, name: str) -> int:
     if config.eval.checkpoint:
         checkpoint = resolve_checkpoint(Path(config.eval.checkpoint))
         config = replace(config, model=replace(config.model, path=str(checkpoint)))
-    return execute(config, f"eval-{name}", "eval", _evaluate)
+    return execute(config, f"eval-{name}", "eval", _evaluate, split="test")
 
 
-async def _evaluate(scene: Scene) -> None:
+async def _evaluate(scene: Scene, material: Material) -> None:
     config = scene.config
-    material = prepare(scene, config.model.path)
     prompts = material.test[: config.eval.problems] if config.eval.problems else material.test
-    if not prompts:
-        raise DataError(f"task {config.task.name} has no held-out prompt left")
     rollout = RolloutPool(config, str(material.model_folder), scene.namespace, scene.env)
     reward = RewardPool(config, scene.namespace, scene.env)
     scene.closers += [rollout.close, reward.close]

@@ -1,8 +1,9 @@
-"""What this machine has, found without importing torch. Must not know what a run does with it."""
+"""What this machine has, found without importing anything heavy. Must not know what a run does with it."""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from rlvr.config import Config
@@ -39,3 +40,21 @@ def check_machine(config: Config, *, learns: bool) -> list[str]:
         for name, device in asked
         if device == "cuda"
     ]
+
+
+def missing_packages(config: Config, *, learns: bool) -> list[str]:
+    """The problem of running `config` without what it needs installed, in one sentence; nothing when all is there."""
+    needed = ["torch", "transformers", "safetensors", "ray", "pyarrow", "matplotlib"]
+    needed += ["vllm"] if config.rollout.engine == "vllm" else []
+    needed += ["deepspeed"] if learns else []
+    needed += (
+        ["datasets"] if config.task.name == "hub" or (config.task.name == "gsm8k" and not config.task.path) else []
+    )
+    needed += ["wandb"] if config.track.wandb != "off" else []
+    needed += ["gguf"] if config.model.path.endswith(".gguf") else []
+    if missing := [name for name in needed if find_spec(name) is None]:
+        return [
+            f"not installed here: {', '.join(missing)}. The package alone is the light core; the stack that runs is "
+            "pinned in requirements/ of the source tree: `make install` there sets it up"
+        ]
+    return []

@@ -14,12 +14,13 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from rlvr import compose, models, tasks
 from rlvr.config import Config
 from rlvr.driver.prompts import lengths
-from rlvr.errors import ConfigError, RlvrError, UserError
-from rlvr.launch import cluster
+from rlvr.errors import ConfigError, DataError, RlvrError, UserError
+from rlvr.launch import cluster, signals
 from rlvr.launch.guardian import MARKER, Guardian, shared_folder, temporary_folder
 from rlvr.launch.signals import Interruption
 from rlvr.records import Prompt
@@ -49,11 +50,26 @@ class Scene:
     """Pools register how they end; run in reverse order."""
 
 
-Body = Callable[[Scene], Awaitable[None]]
+@dataclass(frozen=True)
+class Material:
+    """Model folder and prompts of a run, checked."""
+
+    model_folder: Path
+    task: Task
+    train: list[Prompt]
+    test: list[Prompt]
+    encode: Callable[[Prompt], tuple[int, ...]]
+    max_length: int
 
 
-def execute(config: Config, name: str, verb: str, body: Body) -> int:
-    """Run `body` and return the exit code: 0 only when it did what it was asked."""
+Body = Callable[[Scene, Material], Awaitable[None]]
+
+
+def execute(config: Config, name: str, verb: str, body: Body, *, split: Literal["train", "test"]) -> int:
+    """Prepare model and task, start Ray, run `body`; the exit code is 0 only when it did what it was asked.
+
+    `split` is the one that the verb cannot do without.
+    """
     run_name = config.run.name or f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     run_dir = config.run.dir or str(Path("runs") / run_name)
     config = replace(config, run=replace(config.run, name=run_name, dir=run_dir))
@@ -72,21 +88,24 @@ def execute(config: Config, name: str, verb: str, body: Body) -> int:
         status, error, code = "failed", "the run ended before it began", EXIT_FAILED
         try:
             scene = Scene(config, run_id, folder, tracker, shared, env, namespace=f"rlvr-{run_id}")
-            status, error, code = asyncio.run(_outcome(scene, body))
+            status, error, code = asyncio.run(_outcome(scene, body, split))
         finally:
-            tracker.close(status, error)
-            cluster.stop()
+            with signals.ignored():
+                tracker.close(status, error)
+                cluster.stop()
     finally:
-        if not guardian.finish():
+        with signals.ignored():
+            swept = guardian.finish()
+        if not swept:
             sys.stderr.write(f"some processes of this run did not end; look for {MARKER}={run_id} in /proc/*/environ\n")
     if error:
         sys.stderr.write(f"{verb} {status}: {error}\n")
     return code
 
 
-async def _outcome(scene: Scene, body: Body) -> tuple[str, str, int]:
+async def _outcome(scene: Scene, body: Body, split: str) -> tuple[str, str, int]:
     """Run the body to its end, whatever that is: (status, error text, exit code)."""
-    task = asyncio.ensure_future(_staged(scene, body))
+    task = asyncio.ensure_future(_staged(scene, body, split))
     scene.interruption.cancels(task)
     try:
         await task
@@ -103,8 +122,10 @@ async def _outcome(scene: Scene, body: Body) -> tuple[str, str, int]:
     return "completed", "", EXIT_OK
 
 
-async def _staged(scene: Scene, body: Body) -> None:
-    """Ray up, body, pools closed."""
+async def _staged(scene: Scene, body: Body, split: str) -> None:
+    """Model and task ready, Ray up, body, pools closed. What is wrong with the request shows before Ray starts."""
+    with scene.interruption.while_blocking():
+        material = _prepare(scene, split)
     scene.tracker.phase("starting Ray")
     ray_cluster = cluster.start(scene.config.cluster, scene.namespace)
     current = asyncio.current_task()
@@ -113,7 +134,7 @@ async def _staged(scene: Scene, body: Body) -> None:
     if ray_cluster.dashboard:
         scene.tracker.message(f"Ray dashboard: {ray_cluster.dashboard} (token: ray get-auth-token)")
     try:
-        await body(scene)
+        await body(scene, material)
     except Exception:
         kept = cluster.keep_logs(ray_cluster.session, scene.folder.path / "logs")
         scene.tracker.message(f"logs of {len(kept) // 2} actors: {scene.folder.path / 'logs'}")
@@ -123,26 +144,10 @@ async def _staged(scene: Scene, body: Body) -> None:
             await close()
 
 
-@dataclass(frozen=True)
-class Material:
-    """Model folder and prompts of a run, checked."""
-
-    model_folder: Path
-    task: Task
-    train: list[Prompt]
-    test: list[Prompt]
-    encode: Callable[[Prompt], tuple[int, ...]]
-    max_length: int
-
-
-def prepare(scene: Scene, model_path: str) -> Material:
+def _prepare(scene: Scene, split: str) -> Material:
     """Resolve the model, build the task, check every prompt's length. Raises UserError with all that is wrong."""
-    with scene.interruption.while_blocking():
-        return _prepare(scene, model_path)
-
-
-def _prepare(scene: Scene, model_path: str) -> Material:
     config, tracker = scene.config, scene.tracker
+    model_path = config.model.path
     tracker.phase(f"preparing model {model_path}")
     model_folder = models.resolve(
         model_path, cache_dir=config.model.cache_dir, hub_timeout_s=config.model.hub_timeout_s, log=tracker.phase
@@ -177,4 +182,6 @@ def _prepare(scene: Scene, model_path: str) -> Material:
         tracker.event("bad_row", file=row.file, line=row.line, reason=row.reason)
     if bad:
         tracker.message(f"{len(bad)} bad rows skipped (see events.jsonl)")
+    if not kept[split]:
+        raise DataError(f"task {config.task.name} has no prompt left in its {split} split")
     return Material(model_folder, task, kept["train"], kept["test"], encode, max_length)

@@ -50,3 +50,15 @@ class Interruption:
             yield
         finally:
             self.cancels(task)
+
+
+@contextmanager
+def ignored() -> Iterator[None]:
+    """For the end of a run, which is bounded by deadlines: whoever asks again to end it must not cut it short."""
+    # None: a handler that Python did not install, so cannot put back.
+    before = {number: signal.signal(number, signal.SIG_IGN) or signal.SIG_DFL for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

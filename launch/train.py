@@ -15,22 +15,18 @@ from rlvr.driver.evaluation import Evaluator
 from rlvr.driver.loop import Driver
 from rlvr.driver.parity import ParityProbe
 from rlvr.driver.prompts import with_token_ids
-from rlvr.errors import DataError
-from rlvr.launch.run import Material, Scene, execute, prepare
+from rlvr.launch.run import Material, Scene, execute
 from rlvr.records import Prompt
 from rlvr.tasks import Sampler
 
 
 def main(config: Config, name: str) -> int:
     """Train as configured. Returns the exit code."""
-    return execute(config, name, "train", _train)
+    return execute(config, name, "train", _train, split="train")
 
 
-async def _train(scene: Scene) -> None:
+async def _train(scene: Scene, material: Material) -> None:
     config = scene.config
-    material = prepare(scene, config.model.path)
-    if not material.train:
-        raise DataError(f"task {config.task.name} has no training prompt left")
     model = str(material.model_folder)
     rollout = RolloutPool(config, model, scene.namespace, scene.env)
     reward = RewardPool(config, scene.namespace, scene.env)

@@ -136,3 +136,13 @@ def test_a_reward_can_be_tested_with_the_light_core_alone(environment, tmp_path)
         "        importlib.import_module(item.name)\n"
     )
     run(environment / "python", "-c", code, cwd=tmp_path)
+
+
+def test_a_run_without_the_stack_says_what_is_missing_and_how_to_get_it(environment, tmp_path):
+    done = subprocess.run(
+        [environment / "rlvr", "conf=quickstart"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert all(name in done.stderr for name in ("torch", "ray", "vllm", "deepspeed", "make install")), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -58,21 +59,30 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def processes_with_marker() -> set[int]:
-    """Processes of any run (tests run one at a time)."""
+def run_id(run: Path) -> str:
+    """Which run this was: the first thing that it notes."""
+    return lines(run / "events.jsonl")[0]["run_id"]
+
+
+def processes(identifier: str) -> set[int]:
+    """Processes of a run."""
+    wanted = f"{MARKER}={identifier}".encode()
     found = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if f"{MARKER}=".encode() in (entry / "environ").read_bytes():
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
                     found.add(int(entry.name))
             except OSError:
                 continue
     return found
 
 
-def nothing_left() -> bool:
-    return not processes_with_marker() and not list(Path("/dev/shm").glob("rlvr-*"))
+def nothing_left(identifier: str) -> bool:
+    """Neither processes nor shared memory nor temporary files of a run; other software may have its own."""
+    return not processes(identifier) and not [
+        path for folder in ("/dev/shm", tempfile.gettempdir()) for path in Path(folder).glob(f"*{identifier}*")
+    ]
 
 
 def wait_until(condition, seconds: float) -> bool:
@@ -160,7 +170,7 @@ def test_a_checkpoint_of_a_run_can_be_evaluated(finished, tiny, tmp_path):
 @pytest.mark.timeout(480)
 def test_nothing_is_left_and_a_second_run_into_the_same_folder_is_refused(finished, tiny):
     run, _ = finished
-    assert nothing_left()
+    assert nothing_left(run_id(run))
     before = (run / "metrics.jsonl").read_bytes()
     process = launch(tiny, run)
     assert process.returncode == 2
@@ -212,14 +222,53 @@ def test_a_signal_ends_the_run_and_leaves_nothing(tiny, tmp_path, number):
     assert wait_until(lambda: metrics.exists() and "learner/logprob_gap" in metrics.read_text(), 240), (
         "no step was made"
     )
+    identifier = run_id(run)
     os.kill(process.pid, number)
     code = process.wait(timeout=90)
-    assert wait_until(nothing_left, 30), processes_with_marker()
+    assert wait_until(lambda: nothing_left(identifier), 30), processes(identifier)
     if number is signal.SIGKILL:
         assert code == -signal.SIGKILL
     else:
         assert code == 128 + number
         assert json.loads((run / "summary.json").read_text())["status"] == "interrupted"
+
+
+@pytest.mark.timeout(480)
+def test_a_run_that_is_interrupted_while_its_models_load_ends_at_once(tiny, tmp_path):
+    run = tmp_path / "early"
+    process = subprocess.Popen(
+        command(tiny, run), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    events = run / "events.jsonl"
+    assert wait_until(lambda: events.exists() and "learner rank" in events.read_text(), 120), "no actor was started"
+    time.sleep(2)  # somewhere in the middle of it
+    identifier = run_id(run)
+    asked = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=90)
+    assert process.returncode == 128 + signal.SIGTERM, errors[-2000:]
+    assert "did not close by itself" not in errors
+    assert time.monotonic() - asked < 30
+    assert wait_until(lambda: nothing_left(identifier), 30), processes(identifier)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("model.path=/no/such/model", "/no/such/model"),
+        ("model.max_length=40", "max_length"),
+        ("task.max_prompt_tokens=5", "5 tokens"),
+    ],
+)
+def test_what_is_wrong_with_model_or_data_shows_before_ray_starts(tiny, tmp_path, override, named):
+    run = tmp_path / "refused"
+    process = subprocess.run([*command(tiny, run), override], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert process.returncode == 2, process.stderr[-2000:]
+    assert named in process.stderr
+    assert "Traceback" not in process.stderr
+    assert "starting Ray" not in (run / "events.jsonl").read_text()
+    assert json.loads((run / "summary.json").read_text())["status"] == "failed"
 
 
 @pytest.mark.timeout(480)
@@ -236,7 +285,8 @@ def test_a_killed_engine_ends_the_run_with_a_reason_and_leaves_nothing(tiny, tmp
     assert wait_until(lambda: metrics.exists() and "learner/logprob_gap" in metrics.read_text(), 240), (
         "no step was made"
     )
-    engines = [pid for pid in processes_with_marker() if b"EngineCore" in _cmdline(pid)]
+    identifier = run_id(run)
+    engines = [pid for pid in processes(identifier) if b"EngineCore" in _cmdline(pid)]
     assert engines
     for pid in engines:
         os.kill(pid, signal.SIGKILL)
@@ -244,7 +294,7 @@ def test_a_killed_engine_ends_the_run_with_a_reason_and_leaves_nothing(tiny, tmp
     assert process.returncode == 1, errors[-2000:]
     assert "rollout" in errors
     assert json.loads((run / "summary.json").read_text())["status"] == "failed"
-    assert wait_until(nothing_left, 30), processes_with_marker()
+    assert wait_until(lambda: nothing_left(identifier), 30), processes(identifier)
 
 
 def _cmdline(pid: int) -> bytes:

@@ -159,3 +159,27 @@ def test_a_reader_that_has_seen_enough_is_no_failure():
     process.stderr.close()
     assert process.wait(60) == 0
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("verb", ["train", "eval", "config"])
+def test_an_unknown_verifier_is_refused_before_anything_starts(calls, capsys, verb):
+    override = "reward.criteria.answer.verifier=numeric_anser"
+    assert cli.main([verb, "conf=quickstart", override]) == 2
+    said = capsys.readouterr().err
+    assert "reward.criteria.answer.verifier" in said
+    assert "Did you mean numeric_answer?" in said
+    assert not calls
+
+
+def test_the_packages_that_a_configuration_needs_are_looked_for(monkeypatch):
+    from rlvr.compose import compose
+    from rlvr.launch import machine
+
+    config = compose("quickstart", []).config
+    monkeypatch.setattr(machine, "find_spec", lambda name: None if name in ("vllm", "deepspeed", "wandb") else name)
+    (problem,) = machine.missing_packages(config, learns=True)
+    assert "not installed here: vllm, deepspeed." in problem
+    config.rollout.engine = "simulated"
+    assert machine.missing_packages(config, learns=False) == []
+    config.track.wandb = "offline"
+    assert "wandb" in machine.missing_packages(config, learns=False)[0]

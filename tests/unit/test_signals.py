@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from rlvr.launch.signals import Interruption
+from rlvr.launch.signals import Interruption, ignored
 
 pytestmark = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
@@ -93,3 +93,14 @@ def test_a_second_signal_does_not_disturb_the_clean_up(number: signal.Signals) -
 
     assert asyncio.run(run(interruption, body))[0]
     assert cleaned
+
+
+def test_a_run_that_is_ending_is_not_cut_short(number: signal.Signals) -> None:
+    received: list[int] = []
+    signal.signal(number, lambda received_number, _: received.append(received_number))
+    with ignored():
+        os.kill(os.getpid(), number)
+        time.sleep(0.05)
+    assert not received
+    os.kill(os.getpid(), number)
+    assert received == [number], "whoever handled it before handles it again"

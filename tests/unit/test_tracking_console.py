@@ -127,6 +127,7 @@ def test_after_ctrl_c_the_terminal_is_as_before():
         """
         import signal, sys, time
         from rlvr.tracking.console import open_console
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         console = open_console("auto", title="run", steps=8, stream=sys.stdout)
         try:
             console.phase("generating")
