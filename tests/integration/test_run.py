@@ -258,7 +258,7 @@ def test_a_run_that_is_interrupted_while_its_models_load_ends_at_once(tiny, tmp_
     [
         ("model.path=/no/such/model", "/no/such/model"),
         ("model.max_length=40", "max_length"),
-        ("task.max_prompt_tokens=5", "5 tokens"),
+        ("task.max_prompt_tokens=5", "the limit is 5"),
     ],
 )
 def test_what_is_wrong_with_model_or_data_shows_before_ray_starts(tiny, tmp_path, override, named):
