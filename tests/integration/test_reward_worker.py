@@ -306,6 +306,7 @@ def owner(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process with a pool whose children are in endless loops, one of them in C."""
     script = f"""
     import asyncio
+    import signal
     from rlvr.rewards import Sample
     from rlvr.rewards.composite import CriterionSpec
     from rlvr.rewards.worker import ChildSettings, WorkerPool
@@ -322,6 +323,7 @@ def owner(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         print("looping", flush=True)
         await asyncio.sleep(1000)
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     asyncio.run(main())
     """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
