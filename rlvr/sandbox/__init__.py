@@ -2,10 +2,6 @@
 
 `Sandbox` is the owner's side. `plain` is what crosses the border: plain data, never pickle. What confines a program is
 in `confine`, and whether it really does is measured by `probes` at the start. docs/sandbox.md tells the whole story.
-This package imports only Python's own library (and `rlvr.errors`): its zygote must stay small and clean.
+This package imports only Python's own library (and `rlvr.errors`), and nothing here: its zygote must stay small and clean.
+Start at `owner.Sandbox`.
 """
-
-from rlvr.sandbox.levels import Level
-from rlvr.sandbox.owner import Cause, Limits, Ran, Sandbox
-
-__all__ = ["Cause", "Level", "Limits", "Ran", "Sandbox"]

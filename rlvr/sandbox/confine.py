@@ -6,10 +6,11 @@ Each step either holds or raises OSError; which of them are taken is decided by 
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import resource
 import signal
-import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,9 @@ _FIRST_UID = 0x70000000
 _OVERFLOW_UID = 65534
 _KEPT_DESCRIPTORS = 4  # standard input, output and error, and the channel
 _MAX_DESCRIPTORS = 64
-_STACK = 64 * 2**20
+#: Also what each thread gets; a program may ask for more.
+_STACK = 8 * 2**20
+_MAX_STACK = 512 * 2**20
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Means:
     tasks: int
     """Tasks that the program's user may have."""
     nowhere: int
-    """Descriptor of the folder that becomes the program's root: it exists no more."""
+    """Descriptor of the folder that becomes the program's root."""
     ruleset: int
     filter: Filter | None
 
@@ -75,15 +78,14 @@ def prepare(taken: Collection[str], without: Collection[str], tasks: int) -> Mea
         uid = own_uid()
         steps.add(UID)
     if CHROOT not in without:
-        nowhere = _nowhere()
-        if works(lambda: _leave(nowhere)):
-            steps.add(CHROOT)
+        with contextlib.suppress(OSError):
+            nowhere = _nowhere()
+            if works(lambda: _leave(nowhere)):
+                steps.add(CHROOT)
     if LANDLOCK not in without:
-        try:
+        with contextlib.suppress(OSError):
             ruleset = landlock.ruleset()
             steps.add(LANDLOCK)
-        except OSError:
-            ruleset = -1
     if SECCOMP not in without:
         calls = Filter()
         if works(lambda: Filter().install(os.getpid())):
@@ -137,11 +139,22 @@ def _become(uid: int) -> None:
 
 
 def _nowhere() -> int:
-    """A descriptor of an empty folder that is deleted already: nothing can be found or made in it."""
-    folder = tempfile.mkdtemp(prefix="rlvr-")
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    os.rmdir(folder)
-    return descriptor
+    """A descriptor of a folder in which nothing can be found or made, nor ever will: one of an ended process.
+
+    So there is no folder to leave behind. Raises OSError.
+    """
+    wait, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(end)
+        os.read(wait, 1)
+        os._exit(0)
+    try:
+        return os.open(f"/proc/{child}/ns", os.O_RDONLY | os.O_DIRECTORY)
+    finally:
+        os.close(end)
+        os.close(wait)
+        os.waitpid(child, 0)
 
 
 def _leave(nowhere: int) -> None:
@@ -149,7 +162,7 @@ def _leave(nowhere: int) -> None:
     os.chroot(".")
 
 
-def confine(means: Means, parent: int, memory_bytes: int, cpu_s: int) -> None:
+def confine(means: Means, parent: int, memory_bytes: int, cpu_s: float) -> None:
     """Take everything away from this process, a program about to start. Raises OSError when something does not hold.
 
     memory_bytes: of address space. cpu_s: when the kernel kills it, should its zygote not.
@@ -160,13 +173,13 @@ def confine(means: Means, parent: int, memory_bytes: int, cpu_s: int) -> None:
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_NPROC, means.tasks),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_STACK, _STACK),
+        (resource.RLIMIT_CPU, math.ceil(cpu_s)),
+        (resource.RLIMIT_STACK, _MAX_STACK),
         (resource.RLIMIT_AS, memory_bytes),
     ):
         _, hard = resource.getrlimit(limit)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(limit, (value, value))
+        resource.setrlimit(limit, (min(value, _STACK) if limit == resource.RLIMIT_STACK else value, value))
     if CHROOT in means.steps:
         _leave(means.nowhere)
     if UID in means.steps:

@@ -7,6 +7,7 @@ it likes, which its owner takes for what it returned. Must not be told what is e
 from __future__ import annotations
 
 import atexit
+import gc
 import io
 import os
 import sys
@@ -28,7 +29,9 @@ def serve(channel: socket) -> None:
     do = task["do"]
     module = types.ModuleType(_SCRIPT if do == "script" else _MODULE)
     sys.modules[module.__name__] = sys.modules["__main__"] = module
-    _own_standard_streams()
+    gc.enable()
+    if do == "script":
+        _own_standard_streams()
     if do == "suite":
         suite.run(channel, task, module)
         return

@@ -8,11 +8,13 @@ import os
 import platform
 import struct
 import sys
+from functools import cache
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
@@ -27,8 +29,12 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40
 
 _SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION_3 = 0x20080522
+# Made once, not in each program's process.
+_CAPABILITY_HEADER = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0))
+_NO_CAPABILITIES = ctypes.create_string_buffer(24)
 
 
+@cache
 def machine() -> str:
     """The processor architecture. Raises OSError (ENOSYS) where the sandbox has no tables for it."""
     name = platform.machine()
@@ -72,9 +78,7 @@ def drop_capabilities() -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:  # a kernel without ambient capabilities
             raise
-    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0))
-    data = ctypes.create_string_buffer(24)
-    syscall(_SYS_CAPSET[machine()], header, data)
+    syscall(_SYS_CAPSET[machine()], _CAPABILITY_HEADER, _NO_CAPABILITIES)
 
 
 def _error() -> OSError:

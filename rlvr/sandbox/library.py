@@ -8,11 +8,14 @@ which the dynamic linker wants as files. Runs in the zygote and in programs; mus
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import marshal
+import mmap
+import os
 import sys
 import sysconfig
 import types
@@ -29,7 +32,13 @@ _USUAL = (
 _LEFT_OUT = frozenset(
     "test tests idlelib lib2to3 tkinter turtledemo ensurepip site-packages dist-packages __pycache__ config".split()
 )
-_NOT_LOADED = ("_test", "_xx", "xx", "_tkinter", "_dbm", "_gdbm", "readline", "nis", "ossaudiodev", "_crypt")
+#: Extension modules for what there is none of here: screens, networks, accounts; and those that few programs have and
+#: all would pay for. hashlib does without OpenSSL.
+_NOT_LOADED = (
+    "_test", "_xx", "xx", "_tkinter", "_dbm", "_gdbm", "readline", "nis", "ossaudiodev", "_crypt", "_curses", "_ssl",
+    "_hashlib", "_codecs_", "_multibyte", "spwd", "syslog", "termios", "audioop", "_lsprof", "_posixshmem",
+    "_multiprocessing", "fcntl", "grp", "_scproxy", "_ctypes_test", "_sqlite3",
+)  # fmt: skip
 _BYTECODE_HEADER = 16
 
 
@@ -37,11 +46,14 @@ class Memory(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds and loads modules that were taken into memory."""
 
     def __init__(self) -> None:
-        self._code: dict[str, bytes] = {}
+        descriptor = os.memfd_create("library", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self._file = os.fdopen(descriptor, "wb")
+        self._places: dict[str, tuple[int, int]] = {}
         self._packages: set[str] = set()
+        self._all: mmap.mmap | None = None
 
     def __len__(self) -> int:
-        return len(self._code)
+        return len(self._places)
 
     def take(self, folder: Path, prefix: str = "") -> None:
         """Take the modules of a folder, and of the packages in it."""
@@ -51,15 +63,24 @@ class Memory(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 name = prefix.removesuffix(".") if package else prefix + path.stem
                 code = _compiled(path) if name else None
                 if code is not None:
-                    self._code[name] = code
+                    self._places[name] = (self._file.tell(), self._file.tell() + len(code))
+                    self._file.write(code)
                     self._packages.update([name] if package else [])
             elif path.is_dir() and path.name not in _LEFT_OUT and (path / "__init__.py").is_file():
                 self.take(path, f"{prefix}{path.name}.")
 
+    def seal(self) -> None:
+        """Put all into memory that is shared with programs, not copied, and that nobody can change any more."""
+        with self._file as file:
+            file.flush()
+            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
+            self._all = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._code:
+        if fullname not in self._places:
             return None
         package = fullname in self._packages
         spec = importlib.machinery.ModuleSpec(fullname, self, origin="memory", is_package=package)
@@ -71,7 +92,10 @@ class Memory(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def exec_module(self, module: types.ModuleType) -> None:
-        exec(marshal.loads(self._code[module.__name__]), module.__dict__)  # Python's own code, read by the zygote
+        if self._all is None:
+            raise ImportError("the library is not sealed yet", name=module.__name__)
+        begin, end = self._places[module.__name__]
+        exec(marshal.loads(memoryview(self._all)[begin:end]), module.__dict__)  # Python's own code, unchanged
 
 
 def _compiled(path: Path) -> bytes | None:
@@ -106,6 +130,7 @@ def load(packages: Sequence[str] = ()) -> Memory:
     for name in packages:
         for folder in getattr(importlib.import_module(name), "__path__", ()):
             memory.take(Path(folder), f"{name}.")
+    memory.seal()
     return memory
 
 

@@ -31,7 +31,14 @@ _GRACE_MS = 20
 _END_TIMEOUT_S = 20.0
 #: Threads that a program may have, the first included.
 TASKS = 32
-_ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+#: A fixed seed, so that sets have the same order in every run; and malloc takes no address space for each thread.
+_ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "LC_ALL": "C.UTF-8",
+    "MALLOC_ARENA_MAX": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from rlvr.sandbox import zygote; zygote.main(int(sys.argv[2]))"
 
 
@@ -39,7 +46,7 @@ _START = "import sys; sys.path.insert(0, sys.argv[1]); from rlvr.sandbox import 
 class Limits:
     """What one run of a program may use."""
 
-    cpu_s: int = 2
+    cpu_s: float = 2.0
     """Processor time."""
     wall_s: float = 4.0
     """Time of the clock, without what it waited for a processor."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from rlvr.sandbox import kernel
 
@@ -78,10 +78,14 @@ _PR_NAMES = (15, 16)  # of threads: set, get
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xF
 
+#: An instruction: code, where to go if true and if false (relative), operand.
+Code = list[tuple[int, int, int, int]]
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL_PROCESS = 0x7FFF0000, 0x80000000
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+#: Stands for the number of the process that the filter is put on.
+_OWN = 0xFFFFFFFE
 
 
 def _errno(number: int) -> int:
@@ -89,105 +93,112 @@ def _errno(number: int) -> int:
 
 
 class Filter:
-    """The filter for this machine, built once; `install` puts it on the calling process."""
+    """The filter for this machine, built once; `install` puts it on the calling process.
+
+    Calls are found by halving: the kernel checks and translates the filter anew for each process, and its time for
+    that grows with the length of the longest way through it.
+    """
 
     def __init__(self) -> None:
-        self._column = list(_ARCHITECTURE).index(kernel.machine())
-        self._code: list[tuple[int, int, int, int]] = []
-        self._own: list[int] = []  # places where the number of the process stands
-        self._build()
-        self._bytes = b"".join(struct.pack("=HBBI", *instruction) for instruction in self._code)
+        column = list(_ARCHITECTURE).index(kernel.machine())
+        answers: dict[int, Code] = {}
+        for calls, answer in ((ALLOWED, _ALLOW), (FATAL, _KILL_PROCESS)):
+            answers |= {call[column]: [_return(answer)] for call in calls.values() if call[column] is not None}
+        answers |= {call[column]: check for call, check in _CHECKED.items()}
+        if column == 0:
+            answers |= {_X32: [_return(_KILL_PROCESS)]}
+        absent = [_return(_errno(errno.ENOSYS))]
+        spans: list[tuple[int, Code]] = []  # from which number on, what is answered
+        for number in sorted(answers):
+            if not spans or spans[-1][1] != answers[number]:
+                spans.append((number, answers[number]))
+            if number + 1 not in answers and number != _X32:
+                spans.append((number + 1, absent))
+        if spans[0][0] != 0:
+            spans.insert(0, (0, absent))
+        code = [
+            _load(_ARCH),
+            (_JUMP_EQUAL, 1, 0, list(_ARCHITECTURE.values())[column]),
+            _return(_KILL_PROCESS),
+            _load(_NUMBER),
+            *_halve(spans),
+        ]
+        self._own = [place for place, instruction in enumerate(code) if instruction[3] == _OWN]
+        text = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+        self._code = ctypes.create_string_buffer(text, len(text))
+        self._program = ctypes.create_string_buffer(struct.pack("=HxxxxxxQ", len(code), ctypes.addressof(self._code)))
 
     def __len__(self) -> int:
-        return len(self._code)
+        """Number of instructions."""
+        return len(self._code) // 8
 
     def install(self, process: int) -> None:
         """Put the filter on this process, whose number is `process`. Needs no-new-privileges. Raises OSError."""
-        code = bytearray(self._bytes)
         for place in self._own:
-            struct.pack_into("=I", code, 8 * place + 4, process)
-        buffer = (ctypes.c_char * len(code)).from_buffer(code)
-        program = ctypes.create_string_buffer(struct.pack("=HxxxxxxQ", len(self._code), ctypes.addressof(buffer)))
-        kernel.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.c_void_p(ctypes.addressof(program)))
+            struct.pack_into("=I", self._code, 8 * place + 4, process)
+        kernel.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.c_void_p(ctypes.addressof(self._program)))
 
-    def _build(self) -> None:
-        architecture = list(_ARCHITECTURE.values())[self._column]
-        self._add(_LOAD, 0, 0, _ARCH)
-        self._add(_JUMP_EQUAL, 1, 0, architecture)
-        self._add(_RETURN, 0, 0, _KILL_PROCESS)
-        self._add(_LOAD, 0, 0, _NUMBER)
-        if self._column == 0:
-            self._add(_JUMP_AT_LEAST, 0, 1, _X32)
-            self._add(_RETURN, 0, 0, _KILL_PROCESS)
-        for call in ALLOWED.values():
-            self._when(call, lambda: self._add(_RETURN, 0, 0, _ALLOW))
-        for call in FATAL.values():
-            self._when(call, lambda: self._add(_RETURN, 0, 0, _KILL_PROCESS))
-        self._when(_CLONE, self._threads_only)
-        self._when(_KILL, lambda: self._own_process(_KILL_PROCESS))
-        self._when(_TGKILL, lambda: self._own_process(_KILL_PROCESS))
-        self._when(_PRLIMIT, lambda: self._own_process(_errno(errno.EPERM), zero=True))
-        self._when(_PRCTL, lambda: self._one_of(0, _PR_NAMES, errno.EPERM))
-        self._when(_IOCTL, lambda: self._one_of(1, _IOCTLS, errno.ENOTTY))
-        self._when(_SOCKETPAIR, self._pair_of_its_own)
-        self._when(_SENDTO, self._no_address)
-        self._when(_SETSOCKOPT, lambda: self._add(_RETURN, 0, 0, _errno(errno.EPERM)))
-        self._when(_EXECVE, lambda: self._add(_RETURN, 0, 0, _errno(errno.EPERM)))
-        self._add(_RETURN, 0, 0, _errno(errno.ENOSYS))
 
-    def _add(self, code: int, if_true: int, if_false: int, value: int) -> None:
-        self._code.append((code, if_true, if_false, value))
+def _halve(spans: Sequence[tuple[int, Code]]) -> Code:
+    """Code that finds the answer of the span that a number lies in."""
+    if len(spans) == 1:
+        return spans[0][1]
+    middle = len(spans) // 2
+    below, above = _halve(spans[:middle]), _halve(spans[middle:])
+    return [(_JUMP_AT_LEAST, len(below), 0, spans[middle][0]), *below, *above]
 
-    def _when(self, call: tuple[int | None, int | None], then: Callable[[], None]) -> None:
-        """What `then` adds, which must end in a return, is for this call only."""
-        number = call[self._column]
-        if number is None:
-            return
-        place = len(self._code)
-        self._add(_JUMP_EQUAL, 0, 0, number)
-        then()
-        self._code[place] = (_JUMP_EQUAL, 0, len(self._code) - place - 1, number)
 
-    def _load(self, argument: int, *, high: bool = False) -> None:
-        self._add(_LOAD, 0, 0, _ARGUMENTS + 8 * argument + 4 * high)
+def _load(offset: int) -> tuple[int, int, int, int]:
+    return (_LOAD, 0, 0, offset)
 
-    def _threads_only(self) -> None:
-        self._load(0)
-        self._add(_JUMP_SET, 1, 0, _CLONE_NAMESPACES)
-        self._add(_JUMP_SET, 1, 0, _CLONE_THREAD)
-        self._add(_RETURN, 0, 0, _errno(errno.EPERM))
-        self._add(_RETURN, 0, 0, _ALLOW)
 
-    def _own_process(self, otherwise: int, *, zero: bool = False) -> None:
-        self._load(0)
-        if zero:
-            self._add(_JUMP_EQUAL, 1, 0, 0)
-        self._own.append(len(self._code))
-        self._add(_JUMP_EQUAL, 0, 1, 0)
-        self._add(_RETURN, 0, 0, _ALLOW)
-        self._add(_RETURN, 0, 0, otherwise)
+def _argument(place: int, *, high: bool = False) -> tuple[int, int, int, int]:
+    return _load(_ARGUMENTS + 8 * place + 4 * high)
 
-    def _one_of(self, argument: int, values: tuple[int, ...], error: int) -> None:
-        self._load(argument)
-        for place, value in enumerate(values):
-            self._add(_JUMP_EQUAL, len(values) - place, 0, value)
-        self._add(_RETURN, 0, 0, _errno(error))
-        self._add(_RETURN, 0, 0, _ALLOW)
 
-    def _pair_of_its_own(self) -> None:
-        """Stream sockets joined to each other: asyncio wakes itself through a pair. Others could be sent elsewhere."""
-        self._load(0)
-        self._add(_JUMP_EQUAL, 0, 3, _AF_UNIX)
-        self._load(1)
-        self._add(_AND, 0, 0, _SOCK_TYPE)
-        self._add(_JUMP_EQUAL, 1, 0, _SOCK_STREAM)
-        self._add(_RETURN, 0, 0, _errno(errno.EPERM))
-        self._add(_RETURN, 0, 0, _ALLOW)
+def _return(answer: int) -> tuple[int, int, int, int]:
+    return (_RETURN, 0, 0, answer)
 
-    def _no_address(self) -> None:
-        self._load(4)
-        self._add(_JUMP_EQUAL, 0, 2, 0)
-        self._load(4, high=True)
-        self._add(_JUMP_EQUAL, 1, 0, 0)
-        self._add(_RETURN, 0, 0, _errno(errno.EPERM))
-        self._add(_RETURN, 0, 0, _ALLOW)
+
+def _one_of(argument: int, values: Sequence[int], otherwise: int) -> Code:
+    tests = [(_JUMP_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
+    return [_argument(argument), *tests, _return(otherwise), _return(_ALLOW)]
+
+
+_THREADS_ONLY: Code = [
+    _argument(0),
+    (_JUMP_SET, 1, 0, _CLONE_NAMESPACES),
+    (_JUMP_SET, 1, 0, _CLONE_THREAD),
+    _return(_errno(errno.EPERM)),
+    _return(_ALLOW),
+]
+#: asyncio wakes itself through a pair of sockets. Stream sockets cannot be sent to elsewhere.
+_PAIR_OF_STREAMS: Code = [
+    _argument(0),
+    (_JUMP_EQUAL, 0, 3, _AF_UNIX),
+    _argument(1),
+    (_AND, 0, 0, _SOCK_TYPE),
+    (_JUMP_EQUAL, 1, 0, _SOCK_STREAM),
+    _return(_errno(errno.EPERM)),
+    _return(_ALLOW),
+]
+_WITHOUT_ADDRESS: Code = [
+    _argument(4),
+    (_JUMP_EQUAL, 0, 2, 0),
+    _argument(4, high=True),
+    (_JUMP_EQUAL, 1, 0, 0),
+    _return(_errno(errno.EPERM)),
+    _return(_ALLOW),
+]
+_CHECKED: dict[tuple[int, int], Code] = {
+    _CLONE: _THREADS_ONLY,
+    _KILL: _one_of(0, (_OWN,), _KILL_PROCESS),
+    _TGKILL: _one_of(0, (_OWN,), _KILL_PROCESS),
+    _PRLIMIT: _one_of(0, (0, _OWN), _errno(errno.EPERM)),
+    _PRCTL: _one_of(0, _PR_NAMES, _errno(errno.EPERM)),
+    _IOCTL: _one_of(1, _IOCTLS, _errno(errno.ENOTTY)),
+    _SOCKETPAIR: _PAIR_OF_STREAMS,
+    _SENDTO: _WITHOUT_ADDRESS,
+    _SETSOCKOPT: [_return(_errno(errno.EPERM))],
+    _EXECVE: [_return(_errno(errno.EPERM))],
+}

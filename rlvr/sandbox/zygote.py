@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import time
-import types
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -49,8 +48,10 @@ def main(descriptor: int) -> None:
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     gc.collect()
     gc.freeze()
+    gc.disable()  # a program turns it on: what the zygote itself leaves is not worth the memory it would touch
     _tell(control, {"steps": sorted(means.steps), "modules": len(memory)})
     parent = os.getpid()
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, PACKET, 3)
         if not data:
@@ -114,6 +115,9 @@ def _as_a_program_expects() -> None:
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     sys.argv[:] = [""]
+    os.environ.clear()
+    for name in [name for name in sys.modules if name.startswith("rlvr")]:
+        del sys.modules[name]
 
 
 def _tell(control: socket.socket, message: dict[str, Any]) -> None:
@@ -132,10 +136,7 @@ def _program(request: dict[str, Any], descriptors: list[int], means: confine.Mea
         for target, number in zip((*range(len(files)), 3), high, strict=True):
             os.dup2(number, target)
         confine.confine(means, parent, held + request["memory_mb"] * 2**20, request["cpu_s"] + 2)
-        for name in [name for name in sys.modules if name.startswith("rlvr")]:
-            del sys.modules[name]
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        harness.serve(socket.socket(fileno=3))
+        harness.serve(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=3))
         code = 0
     except BaseException:  # nothing of a program's may go on in the zygote's code
         code = 71
@@ -171,12 +172,27 @@ def _watch(child: int, request: dict[str, Any], control: socket.socket, owner: i
             os.kill(child, signal.SIGKILL)
     os.close(process)
     _, status, usage = os.wait4(child, 0)
+    _end_descendants()
     return {
         "code": os.waitstatus_to_exitcode(status),
         "over": over,
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "memory_mb": usage.ru_maxrss / 1024,
     }
+
+
+def _end_descendants() -> None:
+    """Kill what a program has left: only without the filter of system calls can it have started processes."""
+    while True:
+        try:
+            ended, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not ended:
+            for number in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(number), signal.SIGKILL)
+            time.sleep(0.001)
 
 
 def _overrun(child: int, elapsed: float, cpu_s: float, wall_s: float) -> str:
@@ -191,5 +207,3 @@ def _overrun(child: int, elapsed: float, cpu_s: float, wall_s: float) -> str:
     if elapsed - waited > wall_s:
         return "wall"
     return "overloaded" if elapsed > wall_s + PATIENCE_S else ""
-
-
