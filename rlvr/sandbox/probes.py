@@ -2,7 +2,7 @@
 
 The level that a sandbox has is what this finds, on this machine, at this start: whether some tool is installed, or a
 kernel is new enough, says nothing. Each probe is a program with one function, `probe`, that returns what it reached,
-or None. Must not know by which means programs are confined.
+or None; it must do no harm where it succeeds. Must not know by which means programs are confined.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ _PROBES = {
             return attempt(lambda: os.open(FILE, os.O_WRONLY), lambda: open(FILE, "r+").fileno(),
                 *[lambda d=d: os.open(d, os.O_TMPFILE | os.O_RDWR) for d in ("/tmp", "/dev/shm", "/var/tmp", "/", ".")],
                 *[lambda d=d: folder(d) for d in ("/tmp", "/dev/shm", ".", "/proc/self/cwd")],
-                lambda: os.utime(FILE) or "utime", lambda: os.link(FILE, FILE) or "link",
+                lambda: os.utime(FILE, ns=(os.stat(FILE).st_atime_ns, os.stat(FILE).st_mtime_ns)) or "utime",
                 lambda: os.rename(FILE, FILE) or "rename", lambda: os.memfd_create("escape"))
     """,
     "reach/environment": """
@@ -275,7 +275,7 @@ _PROBES = {
             return attempt(*[lambda p=p, f=f: open(f"/proc/{p}/{f}", "rb").read(1)
                              for p in (OWNER, os.getppid(), 1) for f in ("mem", "environ", "cmdline", "maps")])
     """,
-    "reach/ptrace": "def probe():\n    return call('ptrace', 16, OWNER, 0, 0)",
+    "reach/ptrace": "def probe():\n    return call('ptrace', 0x4206, OWNER, 0, 0)",
     "reach/read_process": """
         def probe():
             import ctypes
@@ -322,7 +322,7 @@ _PROBES = {
                            lambda: subprocess.run(["/usr/bin/passwd", "-S"], capture_output=True).stdout,
                            lambda: os.execv("/bin/true", ["true"]))
     """,
-    "reach/mount": "def probe():\n    return call('mount', b'none', b'/', b'tmpfs', 0, 0)",
+    "reach/mount": "def probe():\n    return call('syscall', 430, b'tmpfs', 0)",
     "reach/unshare": "def probe():\n    return call('unshare', 0x10000000)",
     "reach/chroot": "def probe():\n    return attempt(lambda: os.chroot('/') or 'chroot')",
     "reach/shared_memory": """
@@ -343,9 +343,8 @@ _PROBES = {
     """,
     "reach/devices": """
         def probe():
-            import stat
-            return attempt(lambda: os.mknod("null", 0o666 | stat.S_IFCHR, os.makedev(1, 3)) or "made",
-                           lambda: os.open("/dev/kmsg", os.O_RDONLY), lambda: os.open("/dev/tty", os.O_RDWR))
+            return attempt(lambda: os.open("/dev/kmsg", os.O_RDONLY), lambda: os.open("/dev/tty", os.O_RDWR),
+                           lambda: os.open("/dev/mem", os.O_RDONLY), lambda: os.open("/dev/null", os.O_RDWR))
     """,
     "reach/outlive": """
         def probe():

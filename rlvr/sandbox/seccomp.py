@@ -51,7 +51,8 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 
 FATAL: dict[str, tuple[int | None, int | None]] = {
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "process_madvise": (440, 440),
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
     "pidfd_send_signal": (424, 424), "pidfd_getfd": (438, 438), "kcmp": (312, 272), "mount": (165, 40),
     "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "move_mount": (429, 429),
     "open_tree": (428, 428), "fsopen": (430, 430), "setns": (308, 268), "unshare": (272, 97),
@@ -103,7 +104,7 @@ class Filter:
         column = list(_ARCHITECTURE).index(kernel.machine())
         answers: dict[int, Code] = {}
         for calls, answer in ((ALLOWED, _ALLOW), (FATAL, _KILL_PROCESS)):
-            answers |= {call[column]: [_return(answer)] for call in calls.values() if call[column] is not None}
+            answers |= {number: [_return(answer)] for call in calls.values() if (number := call[column]) is not None}
         answers |= {call[column]: check for call, check in _CHECKED.items()}
         if column == 0:
             answers |= {_X32: [_return(_KILL_PROCESS)]}
