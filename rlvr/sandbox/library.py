@@ -23,65 +23,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 #: Loaded before programs start: nearly every program has some of them.
-_USUAL = [
-    "abc",
-    "array",
-    "bisect",
-    "calendar",
-    "cmath",
-    "collections",
-    "collections.abc",
-    "copy",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "enum",
-    "fractions",
-    "functools",
-    "hashlib",
-    "heapq",
-    "inspect",
-    "io",
-    "itertools",
-    "json",
-    "keyword",
-    "math",
-    "numbers",
-    "operator",
-    "pprint",
-    "queue",
-    "random",
-    "re",
-    "statistics",
-    "string",
-    "struct",
-    "textwrap",
-    "threading",
-    "time",
-    "traceback",
-    "types",
-    "typing",
-    "unicodedata",
-    "weakref",
-    "contextlib",
-]
+_USUAL = (
+    "abc", "array", "bisect", "calendar", "cmath", "collections.abc", "contextlib", "copy", "csv", "dataclasses",
+    "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "inspect", "io", "itertools", "json",
+    "keyword", "math", "numbers", "operator", "pprint", "queue", "random", "re", "statistics", "string", "struct",
+    "textwrap", "threading", "time", "traceback", "types", "typing", "unicodedata", "weakref",
+)  # fmt: skip
 #: Folders of the library that no program needs.
-_LEFT_OUT = frozenset(
-    [
-        "test",
-        "tests",
-        "idlelib",
-        "lib2to3",
-        "tkinter",
-        "turtledemo",
-        "ensurepip",
-        "site-packages",
-        "dist-packages",
-        "__pycache__",
-        "config",
-    ]
-)
+_LEFT_OUT = {
+    "test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "site-packages", "dist-packages",
+    "__pycache__",
+}  # fmt: skip
 #: Extension modules for what there is none of here: screens, networks, accounts; and those that few programs have and
 #: all would pay for. hashlib does without OpenSSL.
 _NOT_LOADED = (

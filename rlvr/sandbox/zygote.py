@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,7 +78,7 @@ def _namespaces(without: set[str], owner: int) -> list[str]:
     choices = [(confine.NAMESPACES, False)] if os.geteuid() == 0 else []
     choices.append((confine.USER_NAMESPACE, True))
     for name, user in choices:
-        if name in without or not confine.works(lambda user=user: _try_namespaces(user)):
+        if name in without or not confine.works(partial(_try_namespaces, user)):
             continue
         confine.new_namespaces(user)
         first = os.fork()
