@@ -142,6 +142,14 @@ class CriterionConfig:
 
 
 @dataclass
+class SandboxConfig:
+    min_level: Literal["none", "limits", "confined", "namespaces"] = "confined"
+    """How strongly programs of completions must be confined, as measured at the start; below, the run refuses."""
+    packages: list[str] = field(default_factory=list)
+    """What programs may import besides Python's own library; must be installed."""
+
+
+@dataclass
 class RewardConfig:
     criteria: dict[str, CriterionConfig] = field(default_factory=dict)
     """Criteria of the reward by name. The first one listed is the answer criterion: accuracy is counted by it."""
@@ -151,6 +159,7 @@ class RewardConfig:
     """Killable grading processes of each reward actor."""
     timeout_s: float = 5.0
     """Deadline for judging one completion; its process is killed then."""
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     max_failure_rate: float = 0.05
     """Share of completions without a score (our failures) above which the run stops and shows examples."""
 

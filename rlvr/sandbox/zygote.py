@@ -131,6 +131,7 @@ def _program(request: dict[str, Any], descriptors: list[int], means: confine.Mea
     try:
         os.setsid()
         channel, *files = descriptors
+        os.dup2(0, 2)  # nowhere: our log is not for programs to write into
         # Out of the way first: a descriptor may have a number that another one is to have.
         moved = [os.dup(number) for number in (*files, channel)]
         high = [_above(number) for number in moved]
