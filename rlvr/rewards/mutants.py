@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 
-MAX_MUTANTS = 60
+MAX_MUTANTS = 30
 
 _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.Gt),

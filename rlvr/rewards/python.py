@@ -171,14 +171,28 @@ def _run(code: str, tests: tuple[UnitTest, ...], limits: Limits, tolerance: floa
     return _marks(tests, passed, results, outcome)
 
 
+def _indifferent(tests: tuple[UnitTest, ...], results: list[Result]) -> bool:
+    """Whether a program gives one answer to everything though different ones are right: chance earns nothing."""
+    first = results[0]
+    if not first.returned or not all(one.returned and programs.plain.same(one.value, first.value) for one in results):
+        return False
+    wanted = [(test.how, test.expected) for test in tests]
+    return any(how != wanted[0][0] or not programs.plain.same(value, wanted[0][1]) for how, value in wanted)
+
+
 def _marks(tests: tuple[UnitTest, ...], passed: list[bool], results: list[Result], outcome: Outcome) -> _Marks:
+    indifferent = _indifferent(tests, results)
+    if indifferent:
+        passed = [False] * len(tests)
     total = sum(test.weight for test in tests)
     gained = sum(test.weight for test, good in zip(tests, passed, strict=True) if good)
     text = f"{sum(passed)} of {len(tests)} tests passed"
     hidden = [good for test, good in zip(tests, passed, strict=True) if test.hidden]
     if hidden and len(hidden) < len(tests):
         text += f" ({sum(hidden)} of {len(hidden)} hidden)"
-    if outcome.failed:
+    if indifferent:
+        text += f"; it always answers {clip(repr(results[0].value), 60)}"
+    elif outcome.failed:
         text += f"; it does not {outcome.failed}: {outcome.why}"
     elif not all(passed):
         first = passed.index(False)

@@ -3,8 +3,8 @@
 The suite must pass on the reference solution, three times, and is scored by the mutants that it kills, of those that
 the trusted tests kill. It does not get the function that it tests, only a stand-in whose calls are answered from
 another process, so it can neither look at the code nor change it. And a kill counts only if the mutant has returned
-something else than the solution did for a call that the suite made: failing by chance, by the clock or by the count of
-runs kills nothing. Mutants that fail with an error or return None are left out: noticing those takes no test.
+something else than the solution did for a call that the suite made, if the suite passes on the solution right after,
+and fails on the mutant again: failing by chance, by the clock or by the count of runs kills nothing. Mutants that fail with an error or return None are left out: noticing those takes no test.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rlvr.records import Status, Verdict
 from rlvr.rewards import code_block, programs
 from rlvr.rewards.judgement import MAX_ANSWER, MAX_EVIDENCE, clip, verdict
 from rlvr.rewards.mutants import mutants
-from rlvr.rewards.programs import Call, Result
+from rlvr.rewards.programs import Call, Result, SuiteOutcome
 from rlvr.rewards.registry import reward
 from rlvr.rewards.sample import Sample
 from rlvr.rewards.unit_tests import BadTests, UnitTest, read_tests
@@ -62,26 +62,49 @@ def test_suite(sample: Sample, *, tests: str = "", time_s: float = 1.0, memory_m
     shown = clip(block.code.strip(), MAX_ANSWER)
     if len(block.code) > programs.MAX_CODE:
         return verdict(0.0, Status.WRONG, f"a test suite of {len(block.code)} characters", extracted=shown)
-    # Runs on the solution stand between those on mutants: what fails now and then is found out.
-    queue: list[str | None] = [None, *problem.mutants]
-    for number in range(1, _RUNS_ON_SOLUTION):
-        queue.insert(number * len(queue) // (_RUNS_ON_SOLUTION - 1), None)
-    killed = 0
-    for mutant in queue:
-        ran = programs.run_suite(block.code, problem.names, mutant or problem.solution, limits)
-        if ran.tampering:
-            return verdict(0.0, Status.TAMPERED, clip(ran.tampering, MAX_EVIDENCE), extracted=shown)
-        if mutant is None and not ran.passed:
-            text = f"it fails on the right solution: {ran.why}"
-            return verdict(0.0, Status.WRONG, clip(text, MAX_EVIDENCE), extracted=shown)
-        if mutant is not None and not ran.passed and _differs(ran.calls, problem.solution, limits):
-            killed += 1
+    try:
+        killed = _killed(block.code, problem, limits)
+    except _Refused as refusal:
+        return verdict(0.0, refusal.status, clip(str(refusal), MAX_EVIDENCE), extracted=shown)
     score = killed / len(problem.mutants)
     text = f"kills {killed} of {len(problem.mutants)} mutants"
     return verdict(score, Status.OK if score == 1.0 else Status.WRONG, text, extracted=shown)
 
 
 test_suite.__test__ = False  # type: ignore[attr-defined]  # not a test of ours, whatever its name
+
+
+class _Refused(Exception):
+    """The suite earns nothing; the message says why."""
+
+    def __init__(self, status: Status, why: str) -> None:
+        self.status = status
+        super().__init__(why)
+
+
+def _killed(suite: str, problem: _Problem, limits: Limits) -> int:
+    """How many mutants the suite kills. Raises _Refused."""
+
+    def fails(program: str) -> SuiteOutcome | None:
+        ran = programs.run_suite(suite, problem.names, program, limits)
+        if ran.tampering:
+            raise _Refused(Status.TAMPERED, ran.tampering)
+        return None if ran.passed else ran
+
+    def must_pass() -> None:
+        ran = fails(problem.solution)
+        if ran is not None:
+            raise _Refused(Status.WRONG, f"it fails on the right solution: {ran.why}")
+
+    for _ in range(_RUNS_ON_SOLUTION):
+        must_pass()
+    killed = 0
+    for mutant in problem.mutants:
+        ran = fails(mutant)
+        if ran is not None and _differs(ran.calls, problem.solution, limits):
+            must_pass()
+            killed += fails(mutant) is not None
+    return killed
 
 
 def _differs(calls: Sequence[tuple[Call, Result]], solution: str, limits: Limits) -> bool:
