@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass
 
 from rlvr.rewards.extract import final_region
@@ -32,7 +33,7 @@ def program(text: str) -> Block | None:
     blocks = [match for match in _BLOCK.finditer(region) if match[2].lower() in _TAGS]
     if blocks:
         last = blocks[-1]
-        return Block(last[3], True, bool(last[4]))
+        return Block(textwrap.dedent(last[3]), True, bool(last[4]))
     if not region.strip() or "```" in region:
         return None
-    return Block(region.lstrip("\n"), False, False)
+    return Block(textwrap.dedent(region).lstrip(), False, False)

@@ -2,9 +2,10 @@
 
 The suite must pass on the reference solution, three times, and is scored by the mutants that it kills, of those that
 the trusted tests kill. It does not get the function that it tests, only a stand-in whose calls are answered from
-another process, so it can neither look at the code nor change it. And a kill counts only if the mutant has returned
-something else than the solution did for a call that the suite made, if the suite passes on the solution right after,
-and fails on the mutant again: failing by chance, by the clock or by the count of runs kills nothing. Mutants that fail with an error or return None are left out: noticing those takes no test.
+another process, so it can neither look at the code nor change it. A kill counts only if the mutant has returned
+something else than the solution did for a call that the suite made. The suite must then pass on the solution and fail
+on the mutant once more, else it earns nothing: failing by chance, by the clock or by the count of runs does not pay.
+Mutants that fail with an error or return None are left out: noticing those takes no test.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ def _killed(suite: str, problem: _Problem, limits: Limits) -> int:
         ran = fails(mutant)
         if ran is not None and _differs(ran.calls, problem.solution, limits):
             must_pass()
-            killed += fails(mutant) is not None
+            if fails(mutant) is None:
+                raise _Refused(Status.WRONG, "it fails and passes on the same program")
+            killed += 1
     return killed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 import pytest
 
@@ -25,7 +26,8 @@ TESTS = json.dumps(
 )
 CLAMP = json.dumps(
     {
-        "solution": "def clamp(x, lo, hi):\n    if x < lo:\n        return lo\n    if x > hi:\n        return hi\n    return x",
+        "solution": "def clamp(x, lo, hi):\n    if x < lo:\n        return lo\n"
+        "    if x > hi:\n        return hi\n    return x",
         "tests": [
             "assert clamp(5, 1, 9) == 5",
             "assert clamp(0, 1, 9) == 1",
@@ -163,7 +165,9 @@ PROGRAMS = {
             __repr__ = __str__
         def add(a, b): raise A
     """,
-    "memory in the name of an exception": "def add(a, b): raise type('A' * 10**7, (Exception,), {})('x' * 10**7)",
+    "memory in the name of an exception": """
+def add(a, b): raise type('A' * 10**7, (Exception,), {})('x' * 10**7)
+""",
     "null bytes": "def add(a, b): return 3\0",
     "a source that the compiler cannot take": "(" * 50000,
     "json patched so that all is 3": """
@@ -183,11 +187,31 @@ PROGRAMS = {
 }
 
 SUITES = {
-    "a coin": "import random, time\nrandom.seed(time.time_ns())\ndef test_a():\n    clamp(5, 1, 9)\n    assert random.random() < 0.6",
-    "the clock": "import time\ndef test_a():\n    clamp(5, 1, 9)\n    assert time.time_ns() % 3",
+    "a coin": """
+import random, time
+random.seed(time.time_ns())
+def test_a():
+    clamp(5, 1, 9)
+    assert random.random() < 0.6
+""",
+    "the clock": """
+import time
+def test_a():
+    clamp(5, 1, 9)
+    assert time.time_ns() % 3
+""",
     "the number of the process": "import os\ndef test_a():\n    clamp(0, 1, 9)\n    assert os.getpid() % 2",
-    "the code compared": "import inspect\ndef test_a():\n    clamp(5, 1, 9)\n    assert 'x < lo' in inspect.getsource(clamp)",
-    "the code object hashed": "def test_a():\n    assert len(clamp.__code__.co_code) > 10\n    clamp(5, 1, 9)",
+    "the code compared": """
+import inspect
+def test_a():
+    clamp(5, 1, 9)
+    assert 'x < lo' in inspect.getsource(clamp)
+""",
+    "the code object hashed": """
+def test_a():
+    assert len(clamp.__code__.co_code) > 10
+    clamp(5, 1, 9)
+""",
     "a verdict sent by itself": """
 import os, struct, json
 body = json.dumps({"suite": "failed", "why": "", "tests": 9}).encode()
@@ -196,16 +220,24 @@ os._exit(0)
 """,
     "passes if it sees no difference": "def test_a():\n    assert isinstance(clamp(5, 1, 9), int)",
     "never ends": "def test_a():\n    while True:\n        clamp(5, 1, 9)",
-    "an assert about itself": "def clamp(*a): return 5\ndef test_a():\n    assert clamp(5, 1, 9) == 5 and clamp(0, 0, 0) == 5",
+    "an assert about itself": """
+def clamp(*a): return 5
+def test_a():
+    assert clamp(5, 1, 9) == 5 and clamp(0, 0, 0) == 5
+""",
     "a fixture": "def test_a(clamp):\n    assert clamp(5, 1, 9) == 5",
-    "catches everything": "def test_a():\n    try:\n        assert clamp(5, 1, 9) == 4\n    except BaseException:\n        pass",
+    "catches everything": """
+def test_a():
+    try:
+        assert clamp(5, 1, 9) == 4
+    except BaseException:
+        pass
+""",
     "no test is called": "def check():\n    assert clamp(5, 1, 9) == 5",
 }
 
 
 def fenced(code: str) -> str:
-    import textwrap
-
     return f"```python\n{textwrap.dedent(code)}\n```"
 
 
@@ -218,8 +250,9 @@ def test_a_cheating_program_earns_nothing(name):
 
 @pytest.mark.parametrize("name", SUITES)
 def test_a_cheating_suite_earns_nothing(name):
-    found = suite_verifier(Sample(fenced(SUITES[name]), CLAMP), time_s=0.5)
-    assert found.score is not None and found.score <= 0.1, found.parts[""].evidence
+    # What it earns on average: chance may be lucky once.
+    scores = [suite_verifier(Sample(fenced(SUITES[name]), CLAMP), time_s=0.5).score for _ in range(5)]
+    assert sum(score for score in scores if score is not None) / 5 <= 0.1 and None not in scores
 
 
 def test_attacks_on_the_pipe_are_called_tampering():
