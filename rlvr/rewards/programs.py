@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import select
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from rlvr.errors import ConfigError, InfrastructureError
 from rlvr.rewards.judgement import clip
@@ -19,6 +20,8 @@ from rlvr.sandbox import plain
 from rlvr.sandbox.levels import Level
 from rlvr.sandbox.owner import Cause, Limits, Program, Ran, Sandbox
 from rlvr.sandbox.probes import measure
+
+R = TypeVar("R")
 
 MAX_CODE = 100_000
 _MAX_SUITE_CALLS = 1000
@@ -163,6 +166,22 @@ def close() -> None:
         _PLACE.sandboxes, _PLACE.level = [], None
 
 
+def _once_more(run: Callable[..., R]) -> Callable[..., R]:
+    """When the sandbox itself fails, try once more with a fresh one."""
+
+    @wraps(run)
+    def again(*arguments: Any) -> R:
+        try:
+            return run(*arguments)
+        except InfrastructureError:
+            for sandbox in _PLACE.sandboxes:
+                sandbox.close()
+            return run(*arguments)
+
+    return again
+
+
+@_once_more
 def run_calls(code: str, calls: Sequence[Call], limits: Limits) -> Outcome:
     """Load a program and call its functions, in order. Results are missing from where it ended."""
     sandbox = _PLACE.ready()[0]
@@ -186,6 +205,7 @@ def run_calls(code: str, calls: Sequence[Call], limits: Limits) -> Outcome:
     return Outcome(ran, failed, why, tuple(results), tampering=tampering or _attack(ran))
 
 
+@_once_more
 def run_script(code: str, stdin: str, limits: Limits) -> Outcome:
     """Run a program with `stdin` as its standard input."""
     sandbox = _PLACE.ready()[0]
@@ -205,6 +225,7 @@ def run_script(code: str, stdin: str, limits: Limits) -> Outcome:
     return Outcome(ran, failed, why, printed=printed, tampering=tampering or _attack(ran))
 
 
+@_once_more
 def run_suite(suite: str, names: Sequence[str], target: str, limits: Limits) -> SuiteOutcome:
     """Run a test suite against a program. The suite sees what the program's functions return, nothing else of it."""
     tester, tested = _PLACE.ready()

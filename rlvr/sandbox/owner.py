@@ -266,14 +266,22 @@ class Sandbox:
         if "error" in report:
             self.close()
             raise InfrastructureError(f"the sandbox's zygote cannot start: {report['error']}")
-        self.steps = frozenset(report["steps"])
+        steps = frozenset(report["steps"])
+        if self.steps and steps != self.steps:
+            self.close()
+            raise InfrastructureError(f"the sandbox was confined by {_list(self.steps)}, now it is by {_list(steps)}")
+        self.steps = steps
 
 
 def _plain_limits(limits: Limits) -> dict[str, Any]:
     return {"cpu_s": limits.cpu_s, "wall_s": limits.wall_s, "memory_mb": limits.memory_mb}
 
 
-_SIGSYS, _SIGKILL = -31, -9
+def _list(steps: frozenset[str]) -> str:
+    return ", ".join(sorted(steps)) or "nothing"
+
+
+_SIGSYS = -31
 
 
 def _cause(report: dict[str, Any]) -> Cause:
