@@ -141,6 +141,14 @@ def configure(min_level: str = Level.CONFINED.value, packages: Sequence[str] = (
             _PLACE.settings = settings
 
 
+def shown(value: Any, limit: int = 60) -> str:
+    """A program's value for people to read. Whatever it is, this returns."""
+    try:
+        return clip(repr(value), limit)
+    except ValueError:  # a whole number with more digits than Python writes
+        return f"{type(value).__name__} too large to show"
+
+
 def settings_of(reward_config: Any) -> dict[str, Any]:
     """The configuration's section reward.sandbox as arguments of `configure`."""
     sandbox = reward_config.sandbox
@@ -322,7 +330,8 @@ def _decoded(node: Any) -> Any:
 def _text(value: Any) -> str:
     if type(value) is not str:
         raise ValueError("not a text")
-    return clip(value, 2 * _SHOWN) or "no reason"
+    # It is shown on terminals and kept in UTF-8: no control characters, no half surrogate pairs.
+    return clip(value if value.isprintable() else value.encode("unicode_escape").decode(), 2 * _SHOWN) or "no reason"
 
 
 def _unasked(program: Program) -> str:

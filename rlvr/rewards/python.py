@@ -24,6 +24,8 @@ MAX_FORM = 0.3
 _OF_LIGHTEST = 0.5
 _OUTPUTS = ("lines", "tokens", "exact")
 _CREDITS = ("share", "all")
+#: A program that has said its last word may be stopped when it takes long to end.
+_REGULAR = (Cause.ENDED, Cause.STOPPED)
 
 
 def check_options(
@@ -191,7 +193,7 @@ def _marks(tests: tuple[UnitTest, ...], passed: list[bool], results: list[Result
     if hidden and len(hidden) < len(tests):
         text += f" ({sum(hidden)} of {len(hidden)} hidden)"
     if indifferent:
-        text += f"; it always answers {clip(repr(results[0].value), 60)}"
+        text += f"; it always answers {programs.shown(results[0].value)}"
     elif outcome.failed:
         text += f"; it does not {outcome.failed}: {outcome.why}"
     elif not all(passed):
@@ -201,9 +203,7 @@ def _marks(tests: tuple[UnitTest, ...], passed: list[bool], results: list[Result
         1.0 if all(passed) else gained / total,
         min(test.weight for test in tests) / total,
         compiled=outcome.failed != "compile",
-        ran=not outcome.failed
-        and outcome.ran.cause is Cause.ENDED
-        and len(outcome.results) + bool(outcome.printed) > 0,
+        ran=not outcome.failed and outcome.ran.cause in _REGULAR and len(outcome.results) + bool(outcome.printed) > 0,
         evidence=text,
         tampering=outcome.tampering,
         timed_out=outcome.ran.cause in (Cause.CPU, Cause.WALL),
@@ -212,8 +212,8 @@ def _marks(tests: tuple[UnitTest, ...], passed: list[bool], results: list[Result
 
 def _shown(test: UnitTest, result: Result) -> str:
     what = str(test.call) if test.call is not None else f"input {clip(test.stdin, 40)!r}"
-    gave = clip(repr(result.value), 60) if result.returned else result.why
-    wanted = "" if test.how.endswith(("truth", "falsity")) else f", not {clip(repr(test.expected), 60)}"
+    gave = programs.shown(result.value) if result.returned else result.why
+    wanted = "" if test.how.endswith(("truth", "falsity")) else f", not {programs.shown(test.expected)}"
     return f"{what}: {gave}{wanted}"
 
 
@@ -224,7 +224,7 @@ def _ended(outcome: Outcome) -> str:
 def _printed(outcome: Outcome) -> Result:
     if outcome.printed is None:
         return Result(why="it printed too much")
-    if outcome.failed or outcome.ran.cause is not Cause.ENDED:
+    if outcome.failed or outcome.ran.cause not in _REGULAR:
         return Result(why=_ended(outcome))
     return Result(outcome.printed)
 

@@ -66,7 +66,10 @@ class UnitTest:
             wanted, relative, absolute = self.expected
             if type(value) not in (int, float) or type(value) is bool:
                 return False
-            return math.isclose(value, wanted, rel_tol=relative, abs_tol=absolute)
+            try:
+                return math.isclose(value, wanted, rel_tol=relative, abs_tol=absolute)
+            except OverflowError:  # a whole number beyond all floats
+                return False
         return plain.same(value, self.expected, tolerance)
 
 

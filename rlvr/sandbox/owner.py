@@ -52,8 +52,8 @@ class Limits:
     """Time of the clock, without what it waited for a processor."""
     memory_mb: int = 256
     """Address space beyond the interpreter's own."""
-    message_bytes: int = 2**20
-    """Of one message that it sends."""
+    message_bytes: int = 2**18
+    """Of one message that it sends: so much is taken apart, however it was made up to take long."""
     output_bytes: int = 2**20
     """Of what it prints, where that is read."""
 

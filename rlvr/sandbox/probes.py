@@ -360,17 +360,15 @@ _PROBES = {
                 import ctypes
                 memory._all[0] = 0
             def by_address():
-                import ctypes, re
-                libc = ctypes.CDLL(None)
-                buffer = (ctypes.c_char * 4096).from_buffer(memory._all)
-                return libc.mprotect(ctypes.addressof(buffer), 4096, 3) == 0 or None
+                import ctypes
+                view = (ctypes.c_void_p * 16)()
+                ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(memory._all), view, 0)
+                mprotect = ctypes.CDLL(None).mprotect
+                return mprotect(ctypes.c_void_p(view[0]), ctypes.c_size_t(4096), 3) == 0 or None
             try:
                 overwrite()
             except TypeError:
-                try:
-                    return attempt(by_address)
-                except TypeError:
-                    return None
+                return attempt(by_address)
             return "overwritten"
     """,
     "privacy/processes": "def probe():\n    return os.getppid() if os.getppid() != 1 else None",

@@ -183,6 +183,11 @@ def add(a, b): raise type('A' * 10**7, (Exception,), {})('x' * 10**7)
         import sys
         sys.modules[__name__].__class__ = M
     """,
+    "a whole number that Python does not write": "def add(a, b): return 10**6000",
+    "as many whole numbers of one hash": "def add(a, b): return {n * (2**61 - 1) for n in range(7000)}",
+    "a message with control characters": "def add(a, b): raise ValueError('\x1b[2J\ud800')",
+    "half a surrogate pair": "def add(a, b): return '\ud800'",
+    "an infinite float": "def add(a, b): return float('inf')",
     "output in place of a result": "import sys\ndef add(a, b):\n    sys.stdout.write('{\"value\": 3}\\n')",
 }
 
@@ -263,3 +268,18 @@ def test_attacks_on_the_pipe_are_called_tampering():
     ):
         assert python(Sample(fenced(PROGRAMS[name]), TESTS)).status is Status.TAMPERED
     assert python(Sample(fenced(PROGRAMS["the owner's parent killed"]), TESTS)).status is Status.TAMPERED
+
+
+@pytest.mark.parametrize(
+    "value", ["10**6000", "'\\ud800'", "float('nan')", "b'\\xff'", "[[[[]]]]", "-(10**400)", "1e999j"]
+)
+def test_no_value_makes_the_verifier_fail(value):
+    for test in ("f(1) == 3", "math.isclose(f(1), 0.5)", "abs(f(1) - 2) < 1", "len(f(1)) == 9", "sum(f(1)) == 9"):
+        found = python(Sample(fenced(f"def f(x): return {value}"), f"assert {test}"))
+        assert found.score == 0.0
+        found.parts[""].evidence.encode()
+
+
+def test_evidence_can_be_shown_on_a_terminal():
+    found = python(Sample(fenced(PROGRAMS["a message with control characters"]), TESTS))
+    assert found.parts[""].evidence.isprintable()
