@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rlvr.checks import SANDBOXED
 from rlvr.records import Status, Verdict
-from rlvr.rewards import Sample, programs
+from rlvr.rewards import Sample, programs, registry
 from rlvr.rewards.python import check_options, python
 from rlvr.rewards.test_suite import test_suite as suite_verifier
 
@@ -219,3 +220,8 @@ def test_packages_can_be_had_and_are_not_there_otherwise():
         assert judged(late, "assert f(2.0) == 2.0").score == 1.0
     finally:
         programs.configure()
+
+
+def test_the_configuration_knows_which_verifiers_run_programs():
+    sandboxed = [name for name in registry.names() if registry.resolve(name, "").level is not None]
+    assert sorted(SANDBOXED) == sandboxed
