@@ -20,6 +20,7 @@ from rlvr.actors import remote
 from rlvr.config import Config
 from rlvr.errors import DeadlineError, InfrastructureError, RlvrError
 from rlvr.records import Group, Verdict
+from rlvr.rewards import programs
 from rlvr.rewards.composite import specs_of
 from rlvr.rewards.sample import Sample, samples_of
 from rlvr.rewards.worker import START_TIMEOUT_S, ChildSettings, WorkerPool
@@ -73,6 +74,7 @@ class RewardPool:
             timeout_s=float(config.reward.timeout_s),
             folder=os.getcwd(),
             search_path=tuple(path for path in sys.path if path),
+            sandbox=programs.settings_of(config.reward),
         )
         self._actors: list[Any] = []
         self._load: list[int] = []  # completions under way on each actor

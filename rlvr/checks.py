@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rlvr import schema
-from rlvr.config import Config
+from rlvr.config import Config, SandboxConfig
 from rlvr.schema import Key
 
 #: Zero makes no sense for these. Every other number may be zero, and none may be negative but SIGNED.
@@ -25,6 +25,9 @@ POSITIVE = frozenset(
         "model.hub_timeout_s",
         "task.arithmetic.train_size",
         "task.arithmetic.test_size",
+        "task.functions.tests",
+        "task.functions.train_size",
+        "task.functions.test_size",
         "reward.workers",
         "reward.processes",
         "reward.timeout_s",
@@ -64,6 +67,9 @@ BELOW: dict[str, float] = {"algorithm.clip_low": 1, "learner.beta1": 1, "learner
 UNSUPPORTED_ZERO: dict[tuple[int, str], str] = {
     (0, "bfloat16"): "DeepSpeed adds up gradients in bfloat16 there; take learner.zero_stage=1, which keeps float32",
 }
+
+#: Verifiers that run programs of completions, in the sandbox.
+SANDBOXED = ("python", "test_suite")
 
 _MODULE_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -182,6 +188,9 @@ def _reward(config: Config) -> Iterator[str]:
     for name, criterion in criteria.items():
         if ":" in criterion.verifier and not _MODULE_FUNCTION.fullmatch(criterion.verifier):
             yield f"reward.criteria.{name}.verifier must be a name or module:function, got {criterion.verifier!r}"
+    runs_programs = any(c.verifier in SANDBOXED or ":" in c.verifier for c in criteria.values())
+    if config.reward.sandbox != SandboxConfig() and not runs_programs:
+        yield f"reward.sandbox has no effect: no criterion runs programs ({', '.join(SANDBOXED)})"
 
 
 def _rollout(config: Config) -> Iterator[str]:

@@ -93,9 +93,21 @@ class ArithmeticConfig:
 
 
 @dataclass
+class FunctionsConfig:
+    kinds: list[str] = field(default_factory=list)
+    """Which kinds of function to ask for (rlvr.tasks.functions lists them). Empty: all."""
+    tests: int = 6
+    """Tests of each function; half of them are hidden."""
+    train_size: int = 512
+    """Problems in the training split."""
+    test_size: int = 64
+    """Problems in the held-out split; disjoint from the training split."""
+
+
+@dataclass
 class TaskConfig:
-    name: Literal["arithmetic", "gsm8k", "jsonl", "hub"] = "arithmetic"
-    """Where the problems come from: generated, GSM8K, files of your own, or a data set of the hub."""
+    name: Literal["arithmetic", "functions", "gsm8k", "jsonl", "hub"] = "arithmetic"
+    """Where problems come from: generated (sums, small Python functions), GSM8K, your files, a data set of the hub."""
     path: str = key("", when="task.name in gsm8k,jsonl,hub")
     """Folder or .jsonl file; for hub, the data set's id. Empty with gsm8k: openai/gsm8k from the hub."""
     subset: str = key("", when="task.name == hub")
@@ -106,6 +118,7 @@ class TaskConfig:
     """Name of the held-out split."""
     fields: FieldsConfig = section(FieldsConfig, when="task.name in jsonl,hub")
     arithmetic: ArithmeticConfig = section(ArithmeticConfig, when="task.name == arithmetic")
+    functions: FunctionsConfig = section(FunctionsConfig, when="task.name == functions")
     few_shot: FewShotConfig = field(default_factory=FewShotConfig)
     template: Literal["plain", "chat"] = "plain"
     """plain: text for base models. chat: the model's chat template."""
@@ -142,6 +155,14 @@ class CriterionConfig:
 
 
 @dataclass
+class SandboxConfig:
+    min_level: Literal["none", "limits", "confined", "namespaces"] = "confined"
+    """How strongly programs of completions must be confined, as measured at the start; below, the run refuses."""
+    packages: list[str] = field(default_factory=list)
+    """What programs may import besides Python's own library; must be installed."""
+
+
+@dataclass
 class RewardConfig:
     criteria: dict[str, CriterionConfig] = field(default_factory=dict)
     """Criteria of the reward by name. The first one listed is the answer criterion: accuracy is counted by it."""
@@ -151,6 +172,7 @@ class RewardConfig:
     """Killable grading processes of each reward actor."""
     timeout_s: float = 5.0
     """Deadline for judging one completion; its process is killed then."""
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     max_failure_rate: float = 0.05
     """Share of completions without a score (our failures) above which the run stops and shows examples."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rlvr.errors import ConfigError
-from rlvr.rewards import wire
+from rlvr.rewards import programs, wire
 from rlvr.rewards.composite import CriterionSpec, Reward
 
 _PR_SET_PDEATHSIG = 1
@@ -75,13 +75,14 @@ def _prepare(setup: dict[str, Any], answers: BinaryIO) -> Reward | None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
         os.chdir(setup["folder"])  # on another host there may be no such folder
     try:
+        programs.configure(**setup["sandbox"])
         reward = Reward.of([CriterionSpec(**spec) for spec in setup["specs"]])
+        reward.prepare()
     except ConfigError as error:
         write_frame(answers, {"problems": error.problems})
         return None
-    reward.prepare()
     _limit_memory(setup["memory_gb"])
-    write_frame(answers, {"identities": reward.identities})
+    write_frame(answers, {"identities": reward.identities, "sandbox": reward.sandbox("process")})
     return reward
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from rlvr.errors import ConfigError
 from rlvr.records import Part, Status, Verdict
+from rlvr.rewards import programs
 from rlvr.rewards.judgement import Judgement, judge
 from rlvr.rewards.registry import Verifier, option_problems, resolve
 from rlvr.rewards.sample import Sample
@@ -81,6 +82,7 @@ class Reward:
     @classmethod
     def from_config(cls, reward_config: Any) -> Reward:
         """The reward of a configuration's `reward` section. Raises ConfigError."""
+        programs.configure(**programs.settings_of(reward_config))
         return cls.of(specs_of(reward_config))
 
     @cached_property
@@ -94,6 +96,11 @@ class Reward:
             if prepare is not None:
                 prepare()
 
+    def sandbox(self, otherwise: str) -> str:
+        """How strongly what the verifiers run of a completion is confined; `otherwise`: they run nothing of it."""
+        levels = [verifier.level() for verifier in self.verifiers if verifier.level is not None]
+        return levels[0] if levels else otherwise
+
     def judge(self, index: int, sample: Sample) -> Judgement:
         """What one criterion says."""
         return judge(self.verifiers[index].function, sample, self.specs[index].options)
@@ -103,7 +110,7 @@ class Reward:
         started = time.perf_counter()
         judgements = [self.judge(index, sample) for index in range(len(self.specs))]
         seconds = time.perf_counter() - started
-        return combine(self.specs, self.identities, judgements, seconds=seconds, sandbox="inline")
+        return combine(self.specs, self.identities, judgements, seconds=seconds, sandbox=self.sandbox("inline"))
 
 
 def combine(

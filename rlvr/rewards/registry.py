@@ -27,6 +27,8 @@ _BUILTIN_MODULES = (
     "rlvr.rewards.worked_steps",
     "rlvr.rewards.answer_form",
     "rlvr.rewards.answer_format",
+    "rlvr.rewards.python",
+    "rlvr.rewards.test_suite",
 )
 
 
@@ -41,6 +43,8 @@ class Verifier:
     """Called with the options at start; raises ValueError when their values make no sense."""
     prepare: Callable[[], None] | None = None
     """Called once in each grading process before the first completion: what would make that one slow."""
+    level: Callable[[], str] | None = None
+    """Asked once after `prepare`: how strongly what it runs is confined. None: it runs nothing of a completion's."""
     source: str = ""
     """Source text of a user's function: part of its identity, as nobody counts up its version."""
 
@@ -56,6 +60,7 @@ def reward(
     version: str = "1",
     check: Callable[..., None] | None = None,
     prepare: Callable[[], None] | None = None,
+    level: Callable[[], str] | None = None,
 ) -> Callable[[F], F]:
     """Register a verifier. `version` must change whenever the function may judge something differently.
 
@@ -66,7 +71,7 @@ def reward(
         known = _REGISTRY.get(name)
         if known is not None and known.function.__qualname__ != function.__qualname__:
             raise ValueError(f"a verifier named {name!r} exists already: {known.function.__module__}")
-        _REGISTRY[name] = Verifier(name, version, function, check, prepare)
+        _REGISTRY[name] = Verifier(name, version, function, check, prepare, level)
         return function
 
     return register
@@ -136,6 +141,7 @@ def _user_function(name: str, key: str) -> Verifier:
         function,
         registered.check if registered else None,
         registered.prepare if registered else None,
+        registered.level if registered else None,
         source=_source(function),
     )
 

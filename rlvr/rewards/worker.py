@@ -22,8 +22,8 @@ import signal
 import sys
 import sysconfig
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,8 @@ class ChildSettings:
     """Where the run was started: modules are looked for there. Empty: this process's current folder."""
     search_path: tuple[str, ...] = ()
     """sys.path of the process that started the run."""
+    sandbox: Mapping[str, Any] = field(default_factory=dict)
+    """How programs of completions are run: arguments of `programs.configure`."""
 
 
 class _Child:
@@ -75,6 +77,7 @@ class _Child:
         self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
         self.identities: list[str] = []
+        self.sandbox = "process"
 
     async def start(self) -> None:
         """Raises ConfigError with what is wrong with the criteria, InfrastructureError when it does not come up."""
@@ -96,6 +99,7 @@ class _Child:
             "folder": self._settings.folder or os.getcwd(),
             "search_path": list(self._settings.search_path),
             "memory_gb": self._settings.memory_gb,
+            "sandbox": dict(self._settings.sandbox),
         }
         try:
             reply = await asyncio.wait_for(self._exchange(setup), START_TIMEOUT_S)
@@ -114,6 +118,7 @@ class _Child:
             await self.kill()
             raise ConfigError(list(reply["problems"]))
         self.identities = list(reply["identities"])
+        self.sandbox = str(reply["sandbox"])
 
     async def judge(self, frame: bytes, first: int, judgements: list[Judgement]) -> _Trouble | None:
         """Append the judgements of the criteria from `first` on; what went wrong with the next one, if anything.
@@ -189,6 +194,7 @@ class WorkerPool:
         self._given_up: set[int] = set()
         self._closed = False
         self.identities: list[str] = []
+        self._sandbox = "process"
 
     async def start(self) -> list[str]:
         """Start the children; the identities of the criteria's verifiers. Raises ConfigError, InfrastructureError."""
@@ -230,6 +236,7 @@ class WorkerPool:
             self._children.discard(child)
             await child.kill()
             raise
+        self._sandbox = child.sandbox
         if self.identities and child.identities != self.identities:
             self._children.discard(child)
             await child.kill()
@@ -279,7 +286,7 @@ class WorkerPool:
         finally:
             self._idle.put_nowait(child)
         seconds = time.perf_counter() - started
-        return combine(specs, self.identities, judgements, seconds=seconds, sandbox="process")
+        return combine(specs, self.identities, judgements, seconds=seconds, sandbox=self._sandbox)
 
     def _blame(self, index: int, trouble: _Trouble) -> Judgement:
         """The judgement of a criterion that failed on a fresh child too."""

@@ -66,7 +66,7 @@ def render(problem: Problem, exemplars: Sequence[Problem], config: TaskConfig) -
 
 def answer_text(problem: Problem, answer_line: str) -> str:
     """How an exemplar answers: the worked solution if there is one, then the line with the final answer."""
-    last = answer_line.replace(ANSWER, problem.reference)
+    last = answer_line.replace(ANSWER, problem.answer or problem.reference)
     return f"{problem.solution}\n{last}" if problem.solution else last
 
 

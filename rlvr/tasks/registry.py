@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rlvr.config import Config
 from rlvr.errors import ConfigError, DataError
-from rlvr.tasks import arithmetic, few_shot, gsm8k, tabular
+from rlvr.tasks import arithmetic, few_shot, functions, gsm8k, tabular
 from rlvr.tasks.categorise import categorise
 from rlvr.tasks.rows import BadRows
 from rlvr.tasks.task import Splits, Task
@@ -24,6 +24,7 @@ class Kind:
 
 KINDS = {
     "arithmetic": Kind(arithmetic.load, arithmetic.STOP),
+    "functions": Kind(functions.load, functions.STOP),
     "gsm8k": Kind(gsm8k.load, gsm8k.STOP),
     "jsonl": Kind(tabular.load_jsonl, tabular.STOP),
     "hub": Kind(tabular.load_hub, tabular.STOP),

@@ -23,6 +23,8 @@ class Problem:
     """The final answer that a verifier compares with."""
     solution: str = ""
     """A worked solution in the form that exemplars show, without the line that states the answer."""
+    answer: str = ""
+    """What exemplars show as the final answer; empty: the reference. For references that are tests, not answers."""
     category: str = ""
     file: str = ""
     line: int = 0

@@ -52,6 +52,11 @@ CASES = [
     ("rollout.max_staleness=1", "rollout.max_staleness=0", "rollout.max_staleness must be 0 in this version, got 1"),
     ("rollout.gpu_memory_share=1.1", "rollout.gpu_memory_share=1", "rollout.gpu_memory_share must be at most 1"),
     ("reward.max_failure_rate=1.1", "reward.max_failure_rate=1", "reward.max_failure_rate must be at most 1"),
+    (
+        "reward={sandbox: {min_level: namespaces}}",
+        "reward={sandbox: {min_level: namespaces}, criteria: {answer: {verifier: python}}}",
+        "reward.sandbox has no effect: no criterion runs programs",
+    ),
     ("reward.criteria=null", "reward.timeout_s=1", "reward.criteria is empty"),
     ("reward.criteria.answer.weight=0", "reward.criteria.answer.weight=-1", "reward.criteria all have weight 0"),
     (
