@@ -18,8 +18,6 @@ from typing import Any
 
 from rlvr.sandbox import frames, plain, suite
 
-_MAX_TEXT = 300
-#: Stated in the README of many contests: names that a program need not import.
 _SCRIPT, _MODULE = "__main__", "solution"
 
 
@@ -38,7 +36,7 @@ def serve(channel: socket) -> None:
     try:
         code = compile(task["code"], "<program>", "exec", dont_inherit=True)
     except BaseException as error:  # SyntaxError, ValueError (null bytes), RecursionError, MemoryError
-        frames.send(channel, {"failed": "compile", "why": describe(error)})
+        frames.send(channel, {"failed": "compile", "why": plain.describe(error)})
         return
     try:
         exec(code, module.__dict__)
@@ -47,7 +45,7 @@ def serve(channel: socket) -> None:
     except BaseException as error:
         if not (do == "script" and _is_plain_exit(error)):
             _flush()
-            frames.send(channel, {"failed": "run", "why": describe(error)})
+            frames.send(channel, {"failed": "run", "why": plain.describe(error)})
             return
         _finish()
     frames.send(channel, {"loaded": True})
@@ -75,19 +73,11 @@ def call(module: types.ModuleType, name: str, arguments: Any, named: Any) -> dic
                 function = function()  # Solution.method: of a new object
         value = function(*plain.decode(arguments), **plain.decode(named))
     except BaseException as error:
-        return {"raised": type(error).__name__, "why": describe(error)}
+        return {"raised": type(error).__name__, "why": plain.describe(error)}
     try:
         return {"value": plain.encode(value)}
     except BaseException as error:
-        return {"odd": describe(error) if not isinstance(error, plain.NotPlain) else str(error)[:_MAX_TEXT]}
-
-
-def describe(error: BaseException) -> str:
-    """Type and message of an exception."""
-    try:
-        return f"{type(error).__name__}: {error}"[:_MAX_TEXT]
-    except BaseException:
-        return type(error).__name__[:_MAX_TEXT]
+        return {"odd": plain.describe(error) if not isinstance(error, plain.NotPlain) else str(error)[: plain.MAX_TEXT]}
 
 
 def _own_standard_streams() -> None:

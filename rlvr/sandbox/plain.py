@@ -12,6 +12,8 @@ import math
 from typing import Any
 
 MAX_DEPTH = 64
+#: Characters of an exception that are sent.
+MAX_TEXT = 300
 #: Whole numbers beyond are sent in base 16: Python refuses to write longer ones in base 10.
 _DIRECT = 10**15
 
@@ -118,6 +120,14 @@ def _of(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise ValueError("not an encoded value")
     return value
+
+
+def describe(error: BaseException) -> str:
+    """Type and message of an exception, whatever it does when asked for them."""
+    try:
+        return f"{type(error).__name__}: {error}"[:MAX_TEXT]
+    except BaseException:
+        return type(error).__name__[:MAX_TEXT]
 
 
 def same(one: Any, other: Any, tolerance: float = 0.0) -> bool:

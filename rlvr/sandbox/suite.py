@@ -19,8 +19,6 @@ from typing import Any
 
 from rlvr.sandbox import frames, plain
 
-_MAX_TEXT = 300
-
 
 def run(channel: socket, task: dict[str, Any], module: types.ModuleType) -> None:
     """Run a suite against the owner's function, and tell whether it passed."""
@@ -36,7 +34,7 @@ def run(channel: socket, task: dict[str, Any], module: types.ModuleType) -> None
     try:
         code = compile(task["code"], "<suite>", "exec", dont_inherit=True)
     except BaseException as error:
-        frames.send(channel, {"suite": "compile", "why": _text(error), "tests": 0})
+        frames.send(channel, {"suite": "compile", "why": plain.describe(error), "tests": 0})
         return
     tests = 0
     try:
@@ -45,7 +43,7 @@ def run(channel: socket, task: dict[str, Any], module: types.ModuleType) -> None
             tests += 1
             _run_one(name, test)
     except BaseException as error:
-        frames.send(channel, {"suite": "failed", "why": _text(error), "tests": tests})
+        frames.send(channel, {"suite": "failed", "why": plain.describe(error), "tests": tests})
         return
     frames.send(channel, {"suite": "passed", "why": "", "tests": tests})
 
@@ -161,10 +159,3 @@ def _parametrize(names: str | list[str], values: list[Any]) -> Callable[[Any], A
         return test
 
     return mark
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"[:_MAX_TEXT]
-    except BaseException:
-        return type(error).__name__[:_MAX_TEXT]

@@ -23,13 +23,13 @@ class Problem:
     """The final answer that a verifier compares with."""
     solution: str = ""
     """A worked solution in the form that exemplars show, without the line that states the answer."""
-    answer: str = ""
-    """What exemplars show as the final answer; empty: the reference. For references that are tests, not answers."""
     category: str = ""
     file: str = ""
     line: int = 0
     row: Mapping[str, Any] = field(default_factory=dict)
     """The data set's record as it was read."""
+    answer: str = ""
+    """What exemplars show as the final answer; empty: the reference. For references that are tests, not answers."""
 
 
 @dataclass(frozen=True)

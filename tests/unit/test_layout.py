@@ -29,6 +29,7 @@ BASE = {
     "concurrency",
     "allocator",
     "hub",
+    "sandbox",
 }
 PARTS = {"tasks", "rewards", "grpo", "policy", "engine", "models", "tracking"}
 #: Third-party imports at module level that only these packages may have.
@@ -133,7 +134,9 @@ def test_only_actors_and_the_start_of_the_cluster_know_ray():
             assert module.startswith(MAY_IMPORT["ray"]), f"{module} imports ray"
 
 
-@pytest.mark.parametrize("package", ["rlvr.rewards", "rlvr.tasks", "rlvr.compose", "rlvr.launch.cli", "rlvr.records"])
+@pytest.mark.parametrize(
+    "package", ["rlvr.rewards", "rlvr.sandbox", "rlvr.tasks", "rlvr.compose", "rlvr.launch.cli", "rlvr.records"]
+)
 def test_a_light_package_loads_none_of_the_stack(package):
     code = (
         f"import sys, importlib, pkgutil; package = importlib.import_module({package!r})\n"
