@@ -158,9 +158,9 @@ class LearnerPool:
     async def step(self) -> dict[str, float]:
         """One optimizer step over everything fed since the last one; its statistics.
 
-        Keys: loss, kl, ratio_mean, clip_low, clip_high, logprob_gap, logprob_gap_max_token (nats), tokens, sequences,
-        computed_tokens, grad_norm, lr. Raises TrainingError when there is nothing to step on or the gradient is not
-        finite.
+        Keys: loss, kl, ratio_mean, clip_low, clip_high, correction_mean, corrected (share of tokens), logprob_gap,
+        logprob_gap_max_token (nats), tokens, sequences, computed_tokens, grad_norm, lr. Raises TrainingError when there
+        is nothing to step on or the gradient is not finite.
         """
         totals, self._totals = self._totals, StepSums()
         aggregation = self._config.algorithm.aggregation

@@ -22,7 +22,7 @@ from rlvr.config import Config
 from rlvr.engine.update_file import write_update
 from rlvr.errors import UserError
 from rlvr.grpo.aggregation import token_weights
-from rlvr.grpo.loss import token_loss
+from rlvr.grpo.loss import needs_whole_completions, token_loss
 from rlvr.grpo.statistics import StepSums, token_sums
 from rlvr.policy.logprobs import SampledFrom
 from rlvr.policy.model import Policy, load_policy
@@ -94,11 +94,11 @@ class Learner:
         weights = token_weights(lengths, algorithm.aggregation, max_new_tokens=self._config.max_new_tokens)
         weights = on_device(weights * (0.0 if batch.silent else 1.0))
         reference = None
-        if algorithm.kl.coef > 0:
+        if algorithm.kl.coef > 0 and algorithm.kl.place == "loss":
             reference = on_device(
                 torch.from_numpy(np.concatenate([x for part in batch.parts for x in part.reference or ()]))
             )
-        totals = StepSums()
+        totals, whole = StepSums(), needs_whole_completions(algorithm)
         finite = torch.ones(len(behaviour), dtype=torch.bool, device=engine.device)
 
         def objective(logprobs: torch.Tensor, which: slice) -> torch.Tensor:
@@ -106,17 +106,16 @@ class Learner:
                 logprobs,
                 behaviour[which],
                 advantages[which],
-                clip_low=algorithm.clip_low,
-                clip_high=algorithm.clip_high,
+                algorithm,
+                lengths=lengths if whole else (),
                 reference=None if reference is None else reference[which],
-                kl_coef=algorithm.kl.coef,
             )
             finite[which] = torch.isfinite(result.loss.detach())
             if not batch.silent:
                 totals.add(token_sums(result, logprobs, behaviour[which], weights[which]))
             return (result.loss * weights[which]).sum()
 
-        total, _ = engine(packed, sampled, objective)
+        total, _ = engine(packed, sampled, objective, whole)
         engine.backward(total)
         totals.sequences = 0 if batch.silent else len(lengths)
         totals.computed_tokens = packed.computed_tokens

@@ -73,7 +73,8 @@ def trainables(groups: Sequence[Group], algorithm: AlgorithmConfig) -> list[Trai
 
 
 def _trainable(group: Group, algorithm: AlgorithmConfig) -> Trainable:
-    completions, with_kl = group.completions, algorithm.kl.coef > 0
+    completions = group.completions
+    with_kl = algorithm.kl.coef > 0 and algorithm.kl.place == "loss"
     if not group.prompt.token_ids:
         raise InfrastructureError(f"group {group.id} came to the learner without prompt token ids")
     if group.advantages is None or len(group.advantages) != len(completions):

@@ -43,6 +43,7 @@ POSITIVE = frozenset(
         "rollout.sync_timeout_s",
         "algorithm.clip_low",
         "algorithm.clip_high",
+        "algorithm.correction.high",
         "learner.ranks",
         "learner.lr",
         "learner.max_grad_norm",
@@ -60,8 +61,9 @@ AT_MOST: dict[str, float] = {
     "rollout.gpu_memory_share": 1,
     "learner.zero_stage": 3,
     "cluster.dashboard_port": 65535,
+    "algorithm.clip_low": 1,  # 1: no lower bound, a ratio is never negative
 }
-BELOW: dict[str, float] = {"algorithm.clip_low": 1, "learner.beta1": 1, "learner.beta2": 1}
+BELOW: dict[str, float] = {"learner.beta1": 1, "learner.beta2": 1}
 
 #: (ZeRO stage, model.dtype) that the learner cannot run, with the reason.
 UNSUPPORTED_ZERO: dict[tuple[int, str], str] = {
@@ -207,6 +209,25 @@ def _rollout(config: Config) -> Iterator[str]:
         )
 
 
+def _algorithm(config: Config) -> Iterator[str]:
+    algorithm = config.algorithm
+    if 0 < algorithm.dual_clip <= 1:
+        yield f"algorithm.dual_clip must be above 1 (3 is usual), or 0 for none, got {algorithm.dual_clip}"
+    correction = algorithm.correction
+    if correction.kind in ("masked", "sequence_masked") and correction.low >= correction.high:
+        yield f"algorithm.correction.low ({correction.low}) must be below algorithm.correction.high ({correction.high})"
+    if algorithm.overlong.margin_tokens > config.max_new_tokens:
+        yield (
+            f"algorithm.overlong.margin_tokens ({algorithm.overlong.margin_tokens}) is more than max_new_tokens "
+            f"({config.max_new_tokens}): every completion would be punished for its length"
+        )
+    if algorithm.scale == "batch_std" and config.learner.overlap == "on":
+        yield (
+            "learner.overlap=on with algorithm.scale=batch_std: advantages are known only when the step is complete, "
+            "so nothing can be learned earlier; take learner.overlap=auto"
+        )
+
+
 def _learner(config: Config) -> Iterator[str]:
     reason = UNSUPPORTED_ZERO.get((config.learner.zero_stage, config.model.dtype))
     if reason is not None:
@@ -235,6 +256,7 @@ _RULES: tuple[Callable[[Config], Iterator[str]], ...] = (
     _task,
     _reward,
     _rollout,
+    _algorithm,
     _learner,
     _evaluation,
     _cluster,

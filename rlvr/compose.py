@@ -12,6 +12,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,12 +55,16 @@ def compose(conf: str = "", overrides: Sequence[str] = ()) -> Composed:
     """
     problems: list[str] = []
     merged: dict[schema.Path, Entry] = {}
-    for file in sources.chain(conf) if conf else []:
-        for entry in sources.file_entries(file, problems):
-            _put(merged, entry, problems)
-    for override in overrides:
-        for entry in sources.override_entries(override, problems):
-            _put(merged, entry, problems)
+    files = sources.chain(conf) if conf else []
+    written = chain.from_iterable(
+        [*(sources.file_entries(file, problems) for file in files),
+         *(sources.override_entries(override, problems) for override in overrides)]
+    )  # fmt: skip
+    for entry in written:
+        _put(merged, entry, problems)
+        if entry.path == sources.PRESET:
+            for preset_entry in sources.preset_entries(str(entry.value), problems):
+                _put(merged, preset_entry, problems)
     config = _build(merged, problems)
     problems += checks.check(config)
     problems += _inert(merged.values(), config)

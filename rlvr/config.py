@@ -221,25 +221,62 @@ class RolloutConfig:
 class KLConfig:
     coef: float = 0.0
     """Weight of the KL divergence to the reference (the initial model). 0: no reference is loaded."""
-    estimator: Literal["k3"] = key("k3", when="algorithm.kl.coef > 0")
-    """k3 (Schulman 2020): exp(d) - d - 1 with d = reference - policy logprob."""
+    place: Literal["loss", "reward"] = key("loss", when="algorithm.kl.coef > 0")
+    """loss: a term of each token's loss. reward: k1, summed over the completion, taken off its score."""
+    estimator: Literal["k2", "k3"] = key("k3", when="algorithm.kl.coef > 0 and algorithm.kl.place == loss")
+    """Schulman 2020, with d = reference - policy logprob. k2: d^2 / 2, gradient of KL(policy || reference).
+    k3: exp(d) - d - 1, GRPO's. (k1 = -d has no gradient on average, so it is for place: reward only.)"""
+
+
+@dataclass
+class CorrectionConfig:
+    kind: Literal["none", "truncated", "masked", "sequence_masked"] = "none"
+    """Weight w = exp(learner - behaviour logprob) of each token, for engine mismatch and older weights. truncated:
+    min(w, high). masked: 0 outside [low, high] (IcePop). sequence_masked: completions whose geometric mean lies outside
+    count for nothing. none: the clipped ratio itself is taken against the behaviour logprobs."""
+    low: float = key(0.5, when="algorithm.correction.kind in masked,sequence_masked")
+    """Smallest weight that is kept."""
+    high: float = key(2.0, when="algorithm.correction.kind != none")
+    """Largest weight that is kept; truncated caps there."""
+
+
+@dataclass
+class OverlongConfig:
+    margin_tokens: int = 0
+    """Completions within so many tokens of max_new_tokens lose score, linearly up to `penalty` (DAPO). 0: none."""
+    penalty: float = key(1.0, when="algorithm.overlong.margin_tokens > 0")
+    """Score lost at max_new_tokens."""
 
 
 @dataclass
 class AlgorithmConfig:
-    baseline: Literal["group_mean", "none"] = "group_mean"
-    """What is subtracted from a score."""
-    scale: Literal["group_std", "none"] = "group_std"
-    """What it is then divided by: group_std (GRPO), none (Dr. GRPO)."""
+    preset: Literal["none", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "reinforce_pp_baseline"] = "none"
+    """Sets the keys of this section as a paper has them (conf/algorithm/); keys that follow override it."""
+    baseline: Literal["group_mean", "leave_one_out", "none"] = "group_mean"
+    """What is subtracted from a score. leave_one_out: the mean of the group's other scores (RLOO)."""
+    scale: Literal["group_std", "batch_std", "none"] = "group_std"
+    """What it is then divided by: group_std (GRPO), batch_std (REINFORCE++; the learner waits), none (Dr. GRPO)."""
+    criteria: Literal["summed", "separate"] = "summed"
+    """summed: one score. separate: each criterion gets its own baseline and scale, then the weights (GDPO)."""
+    ratio: Literal["token", "sequence"] = "token"
+    """Importance ratio of each token, or its geometric mean over the completion (GSPO)."""
+    objective: Literal["clip", "cispo"] = "clip"
+    """clip: PPO's; clipped tokens lose their gradient. cispo: the ratio is capped, every token keeps its gradient."""
     clip_low: float = 0.2
     """The ratio is clipped below 1 - clip_low."""
     clip_high: float = 0.2
     """The ratio is clipped above 1 + clip_high."""
+    dual_clip: float = key(0.0, when="algorithm.objective == clip")
+    """Bound on ratio x advantage where the advantage is negative, in advantages; above 1. 0: none."""
     aggregation: Literal["token", "sequence", "constant"] = "token"
     """token: mean over the step's tokens. sequence: mean of sequence means. constant: sum / max_new_tokens."""
     kl: KLConfig = field(default_factory=KLConfig)
+    correction: CorrectionConfig = field(default_factory=CorrectionConfig)
+    overlong: OverlongConfig = field(default_factory=OverlongConfig)
+    mask_truncated: bool = False
+    """Completions cut off at max_new_tokens count in the baseline, but not in the loss."""
     drop_equal_groups: bool = True
-    """Drop groups whose scores are all equal: they carry no gradient (a KL term apart)."""
+    """Drop groups whose raw scores are all equal: they carry no gradient (KL and length penalties apart)."""
     max_replacements: int = key(0, when="algorithm.drop_equal_groups == true")
     """Prompts issued per step in place of dropped groups (dynamic sampling). 0: none."""
 

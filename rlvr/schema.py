@@ -160,7 +160,7 @@ def _child(key: Key, part: str) -> Key | None:
 def _fields(cls: type, prefix: Path, conditions: tuple[str, ...]) -> Iterator[Key]:
     hints = _hints(cls)
     for field in dataclasses.fields(cls):
-        own = (field.metadata["when"],) if "when" in field.metadata else ()
+        own = tuple(field.metadata["when"].split(" and ")) if "when" in field.metadata else ()
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()

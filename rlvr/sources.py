@@ -7,6 +7,7 @@ Must not know how entries are merged (compose.py) or what a key is for (checks.p
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -21,6 +22,8 @@ from rlvr.schema import Key
 from rlvr.yaml12 import NULL, Loader
 
 COMMAND_LINE = "command line"
+#: The key whose value names a file of keys that take effect where it stands; in a file, before its neighbours.
+PRESET = ("algorithm", "preset")
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,14 @@ def file_entries(file: File, problems: list[str]) -> Iterator[Entry]:
         pairs = [pair for pair in root.value if pair[0].value != "extends"]
         walker = _Walker(Loader(file.text), not file.packaged, problems, file.label)
         yield from walker.walk(Key(), yaml.MappingNode(root.tag, pairs, root.start_mark, root.end_mark))
+
+
+def preset_entries(name: str, problems: list[str]) -> Iterator[Entry]:
+    """What the algorithm preset `name` sets. Nothing for a name that does not exist: the schema refuses it."""
+    path = resources.files("rlvr") / "conf" / "algorithm" / f"{name}.yaml"
+    if re.fullmatch(r"\w+", name) and path.is_file():
+        label = f"rlvr/conf/algorithm/{name}.yaml"
+        yield from file_entries(File(label, path.read_text(encoding="utf-8"), folder=None), problems)
 
 
 def override_entries(override: str, problems: list[str]) -> Iterator[Entry]:
@@ -168,7 +179,7 @@ class _Walker:
         nested = key.is_section or key.entry_hint is not None
         null = node.tag == NULL
         if isinstance(node, yaml.MappingNode) and (nested or (key.is_free and node.value)):
-            for word, value in node.value:
+            for word, value in sorted(node.value, key=lambda pair: not self._is_preset(key, pair[0])):
                 yield from self._walk_child(key, word, value)
         elif nested and null and not node.value:
             return  # a section of which every line is commented out
@@ -178,6 +189,10 @@ class _Walker:
             self.problems.append(f"{key.name} ({source}) is a section of keys, and takes no value of its own")
         else:
             yield Entry(key.path, self._value(key, node), source, self.by_user)
+
+    @staticmethod
+    def _is_preset(key: Key, word: yaml.Node) -> bool:
+        return (*key.path, str(word.value)) == PRESET
 
     def _walk_child(self, key: Key, word: yaml.Node, value: yaml.Node) -> Iterator[Entry]:
         # A file may say `run.steps: 3` for `run: {steps: 3}`; names that the user chooses are left whole.

@@ -25,7 +25,7 @@ from rlvr.driver.policies import (
 )
 from rlvr.driver.protocols import Learner, Reference, Reward, Rollout, Tracker
 from rlvr.errors import DataError, InfrastructureError, TrainingError
-from rlvr.grpo.advantages import group_advantages
+from rlvr.grpo.credit import group_credit, needs_whole_step, step_credit
 from rlvr.records import Group, GroupState, Prompt, Sampling
 from rlvr.tracking.step_clock import StepClock
 
@@ -57,6 +57,7 @@ class Driver:
         self._reward_failures = RewardFailures(config.reward.max_failure_rate)
         self._failure_budget = FailureBudget(config.rollout.max_failed_groups)
         self._gap_limit = gap_limit(config.rollout, config.model.dtype)
+        self._streams = self.overlap and not needs_whole_step(config.algorithm)
 
     async def train(self) -> None:
         """Run all steps. Raises TrainingError when no step trained anything, or the run cannot go on honestly."""
@@ -92,12 +93,13 @@ class Driver:
             ended.append(group)
             if group.state is GroupState.READY:
                 ready.append(group)
-                if self.overlap:
+                if self._streams:
                     await self._feed([group], temperature, clock)
         self._reward_failures.check()
         learner_stats: dict[str, float] = {}
+        step_credit(ready, self.config.algorithm)
         if ready:
-            if not self.overlap:
+            if not self._streams:
                 await self._feed(ready, temperature, clock)
             with clock.working("learner"):
                 learner_stats = await self.learner.step()
@@ -166,13 +168,16 @@ class Driver:
                 group.verdicts = await self.reward.grade(group)
             group.advance(GroupState.SCORED)
             self._reward_failures.book(group)
-            group.advantages = self._advantages(group)
             if reason := self._filter.reason_to_drop(group):
                 self._end(group, GroupState.DROPPED, reason)
                 return group
             if self.reference is not None:
                 with clock.working("reference"):
                     group.reference_logprobs = await self.reference.score(group, sampling.temperature)
+            group.advantages = group_credit(group, self.config.algorithm, self.config.max_new_tokens)
+            if all(advantage is None for advantage in group.advantages):
+                self._end(group, GroupState.DROPPED, "all_truncated")  # algorithm.mask_truncated left nothing
+                return group
             group.advance(GroupState.READY)
         except DataError as error:
             self.tracker.event("bad_prompt", group=group.id, prompt=group.prompt.id, error=str(error))
@@ -183,12 +188,6 @@ class Driver:
             self._end(group, GroupState.FAILED, "infrastructure")
             self._failure_budget.spend(error)
         return group
-
-    def _advantages(self, group: Group) -> list[float | None]:
-        """What the learner gets and the ledger keeps; None for completions that could not be judged."""
-        algorithm = self.config.algorithm
-        values, known = group_advantages(group.scores, baseline=algorithm.baseline, scale=algorithm.scale)
-        return [value if is_known else None for value, is_known in zip(values.tolist(), known.tolist(), strict=True)]
 
     async def _feed(self, groups: list[Group], temperature: float, clock: StepClock) -> None:
         with clock.working("learner"):

@@ -14,8 +14,8 @@ import torch
 #: the two, 1e-6 changes a genuine advantage by less than 0.1 % and keeps noise from being blown up to +-1.
 STD_EPSILON = 1e-6
 
-BASELINES = ("group_mean", "none")
-SCALES = ("group_std", "none")
+BASELINES = ("group_mean", "leave_one_out", "none")
+SCALES = ("group_std", "batch_std", "none")
 
 
 def has_no_variance(scores: Sequence[float | None]) -> bool:
@@ -36,14 +36,16 @@ def group_advantages(
     Args:
         scores: G scores; None for a completion that could not be judged. It takes part neither in the baseline nor
             in the scale, and its advantage is 0.
-        baseline: "group_mean" (GRPO, Shao et al. 2024, arXiv:2402.03300, section 4.1.2) or "none" (REINFORCE).
-        scale: "group_std", the sample standard deviation (n - 1) of the judged scores, or "none" (Dr. GRPO,
-            Liu et al. 2025, arXiv:2503.20783).
+        baseline: "group_mean" (GRPO, Shao et al. 2024, arXiv:2402.03300, section 4.1.2), "leave_one_out", the mean of
+            the *other* judged scores (RLOO, Ahmadian et al. 2024, arXiv:2402.14740, section 3), or "none" (REINFORCE).
+        scale: "group_std", the sample standard deviation (n - 1) of the judged scores, "none" (Dr. GRPO,
+            Liu et al. 2025, arXiv:2503.20783), or "batch_std": nothing yet, `batch_scaled` divides when the whole
+            step is there.
 
     Returns:
         (advantages float32 [G], judged bool [G]).
 
-    With the group mean as baseline, equal scores give advantages of exactly 0.
+    With a baseline, equal scores give advantages of exactly 0.
     Raises ValueError on an unknown baseline or scale, and on a score that is not finite.
     """
     if baseline not in BASELINES:
@@ -56,13 +58,29 @@ def group_advantages(
         raise ValueError(f"scores must be finite numbers or None, got {list(scores)}")
     known = values[judged]
     advantages = torch.zeros_like(values)
-    if known.numel() == 0:
+    count = known.numel()
+    if count == 0:
         return advantages.float(), judged
     centred = known
-    if baseline == "group_mean":
+    if baseline != "none":
         # A mean of equal numbers need not equal them in floating point, so equality is decided before.
         centred = torch.zeros_like(known) if has_no_variance(scores) else known - known.mean()
-    if scale == "group_std" and known.numel() > 1:
+        if baseline == "leave_one_out" and count > 1:
+            centred = centred * (count / (count - 1))  # score - mean of the others, written with the mean of all
+    if scale == "group_std" and count > 1:
         centred = centred / (known.std(correction=1) + STD_EPSILON)
     advantages[judged] = centred
     return advantages.float(), judged
+
+
+def batch_scaled(groups: Sequence[Sequence[float | None]]) -> list[list[float | None]]:
+    """Advantages of a whole step, divided by their standard deviation over all judged completions of the step.
+
+    REINFORCE++ with a group baseline (Hu et al. 2025, arXiv:2501.03262, section 3.2). That paper also subtracts the
+    batch's mean, which behind a group baseline is 0 already. None entries, not judged, stay None.
+    """
+    known = torch.tensor([value for group in groups for value in group if value is not None], dtype=torch.float64)
+    if known.numel() < 2:
+        return [list(group) for group in groups]
+    divisor = float(known.std(correction=1)) + STD_EPSILON
+    return [[None if value is None else value / divisor for value in group] for group in groups]

@@ -22,6 +22,8 @@ class StepSums:
     ratio: float = 0.0
     clipped_low: float = 0.0
     clipped_high: float = 0.0
+    correction: float = 0.0
+    corrected: float = 0.0
     gap: float = 0.0
     """Sum of |learner - behaviour| logprob."""
     gap_max: float = 0.0
@@ -44,6 +46,8 @@ class StepSums:
             "ratio_mean": self.ratio / tokens,
             "clip_low": self.clipped_low / tokens,
             "clip_high": self.clipped_high / tokens,
+            "correction_mean": self.correction / tokens,
+            "corrected": self.corrected / tokens,
             "logprob_gap": self.gap / tokens,
             "logprob_gap_max_token": self.gap_max,
             "tokens": float(self.tokens),
@@ -62,6 +66,8 @@ def token_sums(result: TokenLoss, logprobs: torch.Tensor, behaviour: torch.Tenso
             "ratio": result.ratio,
             "clipped_low": result.clipped_low,
             "clipped_high": result.clipped_high,
+            "correction": result.correction,
+            "corrected": result.corrected,
             "gap": gap,
         }
         # float64: over the tokens of a large step, float32 sums lose the digits that tests compare.

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 #: A chunk's loss: (logprobs float32 [n], which of the N tokens these are) -> scalar sum over them. The loss of a
-#: token may depend on that token's logprob only.
+#: token may depend on that token's logprob only, unless it is asked for all N at once.
 Objective = Callable[[torch.Tensor, slice], torch.Tensor]
 
 
@@ -50,16 +50,22 @@ class LogprobHead(nn.Linear):
         self.chunk = chunk
 
     def forward(  # type: ignore[override]
-        self, hidden: torch.Tensor, targets: torch.Tensor, sampled: SampledFrom, objective: Objective | None = None
+        self,
+        hidden: torch.Tensor,
+        targets: torch.Tensor,
+        sampled: SampledFrom,
+        objective: Objective | None = None,
+        whole: bool = False,
     ) -> tuple[torch.Tensor | None, torch.Tensor]:
         """hidden [N, width], targets int64 [N] -> (sum of the objective, or None without one; logprobs float32 [N]).
 
-        Only the sum carries gradient.
+        Only the sum carries gradient. `whole`: the objective is called once, with all N logprobs, at the price of a
+        second projection; for losses in which tokens depend on each other.
         """
         if objective is None:
             with torch.no_grad():
                 return None, _chunked(hidden, self.weight, self.bias, targets, sampled, self.chunk, None)[0]
-        return _ChunkedObjective.apply(hidden, self.weight, self.bias, targets, sampled, self.chunk, objective)
+        return _ChunkedObjective.apply(hidden, self.weight, self.bias, targets, sampled, self.chunk, objective, whole)
 
 
 class _ChunkedObjective(torch.autograd.Function):
@@ -73,8 +79,13 @@ class _ChunkedObjective(torch.autograd.Function):
         sampled: SampledFrom,
         chunk: int,
         objective: Objective,
+        whole: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        logprobs, total, grads = _chunked(hidden, weight, bias, targets, sampled, chunk, objective)
+        if whole:
+            total, objective = _linearised(objective, _chunked(hidden, weight, bias, targets, sampled, chunk, None)[0])
+            logprobs, _, grads = _chunked(hidden, weight, bias, targets, sampled, chunk, objective)
+        else:
+            logprobs, total, grads = _chunked(hidden, weight, bias, targets, sampled, chunk, objective)
         ctx.save_for_backward(*grads)
         ctx.mark_non_differentiable(logprobs)
         return total, logprobs
@@ -87,7 +98,16 @@ class _ChunkedObjective(torch.autograd.Function):
         if float(grad_total) != 1.0:
             hidden, weight = hidden * grad_total.to(hidden.dtype), weight * grad_total.to(weight.dtype)
             bias = None if bias is None else bias * grad_total.to(bias.dtype)
-        return hidden, weight, bias, None, None, None, None
+        return hidden, weight, bias, None, None, None, None, None
+
+
+def _linearised(objective: Objective, logprobs: torch.Tensor) -> tuple[torch.Tensor, Objective]:
+    """The objective's value on all logprobs, and a linear one, token by token, with the same gradient there."""
+    with torch.enable_grad():
+        leaf = logprobs.clone().requires_grad_()
+        value = objective(leaf, slice(0, len(logprobs)))
+        (slope,) = torch.autograd.grad(value, leaf)
+    return value.detach(), lambda part, which: (part * slope[which]).sum()
 
 
 def _chunked(

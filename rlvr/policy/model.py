@@ -61,9 +61,9 @@ class Policy(nn.Module):
         return pack_plain(items, pad_id=self.pad_id)
 
     def forward(
-        self, batch: PackedBatch, sampled: SampledFrom, objective: Objective | None = None
+        self, batch: PackedBatch, sampled: SampledFrom, objective: Objective | None = None, whole: bool = False
     ) -> tuple[torch.Tensor | None, torch.Tensor]:
-        """(sum of the objective over the batch's completion tokens, their logprobs float32 [N])."""
+        """(sum of the objective over the batch's completion tokens, their logprobs float32 [N]); see LogprobHead."""
         extra = {} if batch.layout is None else {"tree_layout": batch.layout}
         hidden = self.model.base_model(
             input_ids=batch.input_ids,
@@ -73,7 +73,7 @@ class Policy(nn.Module):
             **extra,
         ).last_hidden_state
         rows = hidden.flatten(0, 1).index_select(0, batch.predictors)
-        result: tuple[torch.Tensor | None, torch.Tensor] = self.head(rows, batch.targets, sampled, objective)
+        result: tuple[torch.Tensor | None, torch.Tensor] = self.head(rows, batch.targets, sampled, objective, whole)
         return result
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from rlvr.config import Config
-from rlvr.grpo.advantages import group_advantages
+from rlvr.grpo.credit import group_credit, step_credit
 from rlvr.records import Completion, FinishReason, Group, Prompt, Status, Verdict
 
 LENGTHS = ((4, 1, 6), (2, 9, 3), (5, 5, 2), (12, 1, 7))
@@ -53,8 +53,8 @@ def make_groups(seed: int = 0, *, scale: float = 1.0, prefix: int = 0) -> list[G
 def ready(groups: list[Group], config: Config) -> list[Group]:
     """The same groups with the advantages that the driver gives them."""
     for group in groups:
-        values, known = group_advantages(group.scores, baseline=config.algorithm.baseline, scale=config.algorithm.scale)
-        group.advantages = [v if k else None for v, k in zip(values.tolist(), known.tolist(), strict=True)]
+        group.advantages = group_credit(group, config.algorithm, config.max_new_tokens)
+    step_credit(groups, config.algorithm)
     return groups
 
 

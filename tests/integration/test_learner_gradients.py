@@ -137,6 +137,41 @@ def test_the_layout_of_a_step_does_not_change_its_gradient(llama, variant, prefi
     assert (other["tokens"], other["sequences"]) == (metrics["tokens"], metrics["sequences"])
 
 
+@pytest.mark.parametrize("variant", ["as it is", "budget 1", "plain", "3 ranks", "checkpointing"])
+def test_the_sequence_ratio_has_the_literal_gradient_however_a_step_is_laid_out(llama, variant):
+    config, groups = make_config(logits_chunk=3), ready(make_groups(), make_config())
+    algorithm = config.algorithm
+    algorithm.ratio, algorithm.aggregation, algorithm.clip_low, algorithm.clip_high = "sequence", "sequence", 0.05, 0.1
+    plain = literal(llama, config)
+    losses = []
+    for group in groups:
+        for completion, advantage in zip(group.completions, group.advantages, strict=True):
+            logprobs = plain.logprobs(group.prompt.token_ids, completion.token_ids, TEMPERATURE)
+            ratio = (logprobs - torch.from_numpy(completion.logprobs)).mean().exp()
+            losses.append(-torch.minimum(ratio * advantage, ratio.clamp(0.95, 1.1) * advantage))
+    loss = torch.stack(losses).mean()
+    loss.backward()
+    config.learner.tokens_per_microbatch = 1 if variant == "budget 1" else 64
+    config.learner.share_prefix = variant != "plain"
+    config.learner.gradient_checkpointing = variant == "checkpointing"
+    got, metrics = gradients(llama, config, [groups], ranks=3 if variant == "3 ranks" else 1)
+    assert_same(got, {name: p.grad for name, p in plain.model.named_parameters()})
+    assert metrics["loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert 0 < metrics["clip_low"] + metrics["clip_high"] < 1
+
+
+@pytest.mark.parametrize("kind", ["truncated", "masked", "sequence_masked"])
+def test_the_behaviour_correction_does_not_depend_on_the_layout(llama, kind):
+    config, groups = make_config(), make_groups()
+    config.algorithm.correction.kind, config.algorithm.correction.low, config.algorithm.correction.high = kind, 0.8, 1.1
+    want, metrics = gradients(llama, config, [groups])
+    config.learner.share_prefix, config.learner.tokens_per_microbatch = False, 1
+    got, other = gradients(llama, config, [groups], ranks=2)
+    assert_same(got, want)
+    assert other["correction_mean"] == pytest.approx(metrics["correction_mean"], rel=1e-5)
+    assert 0 < metrics["corrected"] < 1
+
+
 def test_each_distinct_token_is_computed_once(llama):
     groups = make_groups(prefix=24)
     _, metrics = gradients(llama, make_config(tokens_per_microbatch=10_000), [groups])

@@ -62,7 +62,7 @@ def test_with_a_configuration_the_verb_prints_what_it_resolves_to(capsys):
     printed = yaml.safe_load(capsys.readouterr().out)
     config = compose("quickstart_kl", ["run.steps=3"]).config
     assert printed["run"]["steps"] == 3
-    assert printed["algorithm"]["kl"] == {"coef": config.algorithm.kl.coef, "estimator": "k3"}
+    assert printed["algorithm"]["kl"] == {"coef": config.algorithm.kl.coef, "place": "loss", "estimator": "k3"}
     assert "fields" not in printed["task"]  # no effect with generated problems
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.grpo.advantages import STD_EPSILON, group_advantages, has_no_variance
+from rlvr.grpo.advantages import STD_EPSILON, batch_scaled, group_advantages, has_no_variance
 
 finite_scores = st.lists(st.floats(0, 1, width=32), min_size=2, max_size=16)
 
@@ -85,3 +85,19 @@ def test_an_unknown_choice_is_refused(arguments):
 def test_a_score_that_is_no_number_is_refused(bad):
     with pytest.raises(ValueError, match="finite"):
         group_advantages([0.0, bad])
+
+
+@given(finite_scores)
+def test_leave_one_out_subtracts_the_mean_of_the_others(scores):
+    expected = [score - statistics.fmean(scores[:index] + scores[index + 1 :]) for index, score in enumerate(scores)]
+    advantages, _ = group_advantages(scores, baseline="leave_one_out", scale="none")
+    assert advantages.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_batch_s_deviation_is_taken_over_all_judged_completions_of_the_step():
+    groups = [[0.5, -0.5], [None, 0.25, -0.25]]
+    deviation = statistics.stdev([0.5, -0.5, 0.25, -0.25]) + STD_EPSILON
+    assert batch_scaled(groups)[0] == pytest.approx([0.5 / deviation, -0.5 / deviation])
+    assert batch_scaled(groups)[1][0] is None
+    assert batch_scaled(groups)[1][1:] == pytest.approx([0.25 / deviation, -0.25 / deviation])
+    assert batch_scaled([[1.0, None]]) == [[1.0, None]]
