@@ -72,7 +72,15 @@ async def call(reference: Awaitable[Any], *, seconds: float, waiter: str, awaite
             raise cause from None
         raise InfrastructureError(f"{awaited} failed to {what}:\n{error}") from None
     except ray_errors.RayError as error:
-        raise InfrastructureError(f"{awaited} is gone while asked to {what}: {error}") from None
+        raise InfrastructureError(f"{awaited} is gone while asked to {what}: {_reason(error)}") from None
+
+
+def _reason(error: ray_errors.RayError) -> str:
+    """What Ray says of a dead actor, in a line: after its first sentence comes general advice, pages long."""
+    first = str(error).splitlines()[0].strip()
+    if not isinstance(error, ray_errors.ActorDiedError):
+        return first
+    return f"{first} It crashed, was killed from outside, or the machine ran out of memory; its log may say which."
 
 
 async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:

@@ -127,6 +127,7 @@ class Driver:
         """The groups of a step, each the moment it is complete; dropped ones are replaced within the bound."""
         replacements = Replacements.from_config(self.config.algorithm)
         pending = {self._issue(step, temperature, clock) for _ in range(self.config.prompts_per_step)}
+        done: set[asyncio.Task[Group]] = set()
         try:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -138,7 +139,8 @@ class Driver:
         finally:
             for task in pending:
                 task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            # Several may have failed at once: each is asked for its exception, the first one is raised already.
+            await asyncio.gather(*pending, *done, return_exceptions=True)
 
     def _issue(self, step: int, temperature: float, clock: StepClock) -> asyncio.Task[Group]:
         """Start the life of a group."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 from collections import Counter
 from dataclasses import replace
@@ -197,6 +198,51 @@ async def test_failures_beyond_the_budget_end_the_run():
     driver.__post_init__()
     with pytest.raises(TrainingError, match="engine died"):
         await driver.train()
+
+
+async def test_when_several_groups_fail_at_once_none_of_them_complains_later():
+    complaints = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+    rollout = FakeRollout(failures={f"p{i}": InfrastructureError("engine died") for i in range(99)})
+    rollout.delays = itertools.cycle([0.0])
+    driver = make(rollout=rollout)
+    driver.config.rollout.max_failed_groups = 0
+    driver.__post_init__()
+    with pytest.raises(TrainingError, match="engine died"):
+        await driver.train()
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+async def test_batch_scaled_advantages_wait_for_the_whole_step(overlap):
+    driver = make(overlap=overlap, algorithm=AlgorithmConfig(scale="batch_std"))
+    calls = []
+    feed = driver.learner.feed
+
+    async def counted(groups, temperature):
+        calls.append(len(groups))
+        await feed(groups, temperature)
+
+    driver.learner.feed = counted
+    await driver.train()
+    assert calls == [3, 3]
+    # Two right of four in every group: +-0.5 around the mean, over a deviation of 0.5 x sqrt(12 / 11).
+    advantages = [value for group in driver.learner.fed[0] for value in group.advantages]
+    assert sorted(map(abs, advantages)) == pytest.approx([(11 / 12) ** 0.5] * 12, rel=1e-4)
+
+
+async def test_a_group_of_truncated_completions_is_dropped_when_those_are_masked():
+    class Truncated(FakeRollout):
+        async def generate(self, prompt, sampling, n):
+            completions = await super().generate(prompt, sampling, n)
+            cut = FinishReason.LENGTH if prompt.id == "p1" else FinishReason.STOP
+            return [replace(completion, finish_reason=cut) for completion in completions]
+
+    driver = make(rollout=Truncated(), algorithm=AlgorithmConfig(mask_truncated=True))
+    await driver.train()
+    assert driver.accounts.dropped == {"all_truncated": 1}
 
 
 async def test_unjudged_completions_end_the_run_before_the_learner_steps():
