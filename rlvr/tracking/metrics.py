@@ -11,9 +11,11 @@ Names are flat, stable and shared by metrics.jsonl, wandb and the console. A met
     verdict/unjudged_share  verdict/seconds_mean
     groups/trained  groups/dropped  groups/failed        of this step
     groups/dropped/<reason>  groups/failed/<reason>      of this step
+    groups/effective_share                     groups whose scores differ, of those that were judged
     groups/total_issued  ..._trained  ..._dropped  ..._failed  ..._in_flight     since the run began
     rollout/completions  rollout/tokens  rollout/tokens_per_s (tokens per second in which an engine works)
     rollout/length_mean  rollout/length_max  rollout/prompt_length_mean          tokens
+    rollout/length_ok_mean  rollout/length_not_ok_mean   tokens of completions with and without full marks
     rollout/truncated_share                    completions that hit max_new_tokens
     rollout/distinct_share                     mean over groups: distinct normalised answers / completions
     rollout/logprob_mean                       behaviour logprob per token, nats
@@ -159,6 +161,8 @@ def _groups(groups: Sequence[Group], counts: Mapping[str, int]) -> Metrics:
         metrics[f"groups/{state.value}"] = len(ended)
         for reason, count in Counter(slug(group.reason) for group in ended if group.reason).items():
             metrics[f"groups/{state.value}/{reason}"] = count
+    if by_group := [scores for group in groups if len(scores := judged(group.scores)) > 1]:
+        metrics["groups/effective_share"] = sum(len(set(scores)) > 1 for scores in by_group) / len(by_group)
     return metrics | {f"groups/total_{name}": count for name, count in counts.items()}
 
 
@@ -171,6 +175,11 @@ def _rollout(groups: Sequence[Group], busy_s: float) -> Metrics:
         metrics["rollout/length_mean"] = tokens / len(completions)
         metrics["rollout/length_max"] = max(lengths)
         metrics["rollout/truncated_share"] = sum(c.truncated for c in completions) / len(completions)
+    for suffix, ok in (("ok", True), ("not_ok", False)):
+        known = [(c, verdict) for c, verdict in _pairs(groups) if verdict.score is not None]
+        chosen = [len(c.token_ids) for c, verdict in known if (verdict.status is Status.OK) is ok]
+        if chosen:
+            metrics[f"rollout/length_{suffix}_mean"] = sum(chosen) / len(chosen)
     if tokens:
         total = math.fsum(float(np.sum(completion.logprobs, dtype=np.float64)) for completion in completions)
         metrics["rollout/logprob_mean"] = total / tokens

@@ -45,6 +45,8 @@ def test_a_step_of_every_kind_of_group():
     assert found["rollout/tokens_per_s"] == 40 / 4
     assert found["rollout/truncated_share"] == pytest.approx(1 / 6)
     assert found["rollout/length_max"] == 15
+    assert (found["rollout/length_ok_mean"], found["rollout/length_not_ok_mean"]) == (5, 10)
+    assert found["groups/effective_share"] == 0.5
     assert found["rollout/prompt_length_mean"] == 3
     assert found["rollout/logprob_mean"] == pytest.approx((25 * -0.5 + 15 * -1.0) / 40)
     assert found["rollout/distinct_share"] == pytest.approx((2 / 2 + 1 / 2 + 1 / 2) / 3)
