@@ -77,6 +77,15 @@ _HEDGE = re.compile(
 )
 
 
+#: A statement that is taken back: "72 is not the answer", "72 es incorrecto".
+_DENIAL = re.compile(
+    r"\b(?:(?:is|was|are|would be|es|era|son)\s+(?:not|wrong|incorrect|false|incorrect[oa]|fals[oa])"
+    r"|(?:is|was|are)n['\u2019]t|no (?:es|era|son))\b",
+    re.IGNORECASE,
+)
+_DENIED_NEXT = re.compile(r"[ *_$)}\]]*" + _DENIAL.pattern, re.IGNORECASE)
+
+
 #: An answer has a letter or a digit.
 _SAYS = re.compile(r"[^\W_]")
 _start = attrgetter("start")
@@ -134,6 +143,12 @@ def hedged(completion: str, candidate: Candidate) -> bool:
     if candidate.marker == "boxed" and _GOES_ON.match(completion, candidate.end):
         return True
     return _HEDGE.match(completion, candidate.end) is not None
+
+
+def denied(completion: str, candidate: Candidate) -> bool:
+    """Whether the statement is taken back as soon as it is made."""
+    within = " " in candidate.text and _DENIAL.search(candidate.text) is not None
+    return within or _DENIED_NEXT.match(completion, candidate.end) is not None
 
 
 def begun_after(completion: str, end: int) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from rlvr.records import Status, Verdict
-from rlvr.rewards.extract import MAX_STATEMENTS, Candidate, begun_after, candidates, final_region, hedged
+from rlvr.rewards.extract import MAX_STATEMENTS, Candidate, begun_after, candidates, denied, final_region, hedged
 from rlvr.rewards.judgement import clip, verdict
 from rlvr.rewards.sample import Sample
 
@@ -72,6 +72,8 @@ def final_answer(
             return _wrong(candidate, f"{clip(candidate.text, 80)!r} is not {kind}: {meaning.why}")
         if hedged(sample.completion, candidate):
             return _wrong(candidate, f"{clip(candidate.text, 80)!r} is followed by an alternative")
+        if denied(sample.completion, candidate):
+            return _wrong(candidate, f"{clip(candidate.text, 80)!r} is taken back")
         if last is not None and candidate.text != last.text and not same(meaning, last.value):
             return _wrong(candidate, f"different final answers: {clip(last.text, 80)} and {clip(candidate.text, 80)}")
         last = Final(candidate.text, candidate.marker, meaning)
@@ -88,6 +90,8 @@ def _only(sample: Sample, candidate: Candidate, read: Callable[[str], T], kind: 
         return _wrong(candidate, f"{clip(candidate.text, 80)!r} is not {kind}: {error}")
     if hedged(sample.completion, candidate):
         return _wrong(candidate, f"{clip(candidate.text, 80)!r} is followed by an alternative")
+    if denied(sample.completion, candidate):
+        return _wrong(candidate, f"{clip(candidate.text, 80)!r} is taken back")
     return Final(candidate.text, candidate.marker, meaning)
 
 

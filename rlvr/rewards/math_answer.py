@@ -54,7 +54,7 @@ def check_options(
         raise ValueError("math_answer needs math-verify: pip install 'rlvr[math]'")
 
 
-@reward("math_answer", version="1", check=check_options, prepare=symbolic.start)
+@reward("math_answer", version="2", check=check_options, prepare=symbolic.start)
 def math_answer(
     sample: Sample,
     *,

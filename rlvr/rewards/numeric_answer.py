@@ -48,7 +48,7 @@ def check_options(
         raise ValueError(problem)
 
 
-@reward("numeric_answer", version="2", check=check_options)
+@reward("numeric_answer", version="3", check=check_options)
 def numeric_answer(
     sample: Sample,
     *,

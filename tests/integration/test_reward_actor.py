@@ -93,7 +93,7 @@ async def test_groups_are_judged_in_order_over_several_actors(cluster: None, sta
     pool = RewardPool(configured("numeric_answer", "answer_format", workers=2, processes=1), NAMESPACE)
     await pool.start()
     try:
-        assert pool.identity.startswith("numeric_answer@2#")
+        assert pool.identity.startswith("numeric_answer@3#")
         groups = [group(f"#### {i}", "#### 7", "no idea", reference=str(i), name=f"g{i}") for i in range(10, 20)]
         for verdicts in await asyncio.gather(*(pool.grade(each) for each in groups)):
             assert [verdict.score for verdict in verdicts] == [2.0, 1.0, 0.0]

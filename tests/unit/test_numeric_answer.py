@@ -76,6 +76,11 @@ RIGHT = [
 ]
 
 WRONG = [
+    "#### 7 is not the answer, the answer is none",
+    "#### 7 is wrong",
+    "The answer is 7 isn't it? No",
+    "La respuesta es 7 no es correcto",
+    "$\\boxed{7}$ is not the answer",
     "#### 8",
     "#### -7",
     "#### 7 or 8",

@@ -166,7 +166,7 @@ def test_a_verdict_names_verifier_version_and_options(mine: str, tmp_path: Path)
     def identity(verifier: str, **options: object) -> str:
         return Reward.of([CriterionSpec("answer", verifier, 1.0, options)]).identities[0]
 
-    assert identity("numeric_answer").startswith("numeric_answer@2#")
+    assert identity("numeric_answer").startswith("numeric_answer@3#")
     assert identity("numeric_answer") == identity("numeric_answer")
     assert identity("numeric_answer") != identity("numeric_answer", anywhere=True)
     assert identity(f"{mine}:named").startswith(f"{mine}:named@7#")
